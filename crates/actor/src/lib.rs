@@ -1,0 +1,1 @@
+//! The only crate that owns actix conventions: exit reports, placement, guarded sends.

@@ -1,0 +1,1 @@
+//! One changefeed: maintainer, barriers, checkpoint, metadata store.

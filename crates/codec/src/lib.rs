@@ -1,0 +1,1 @@
+//! Encoders of row changes and DDL: canal-json.

@@ -1,0 +1,1 @@
+//! Typed changefeed configuration: defaults, validation, units.

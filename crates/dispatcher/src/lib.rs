@@ -1,0 +1,1 @@
+//! Per-span order, DDL barriers, checkpoint.

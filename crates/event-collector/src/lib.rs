@@ -1,0 +1,1 @@
+//! Epoch and sequence checks, byte ledger of one changefeed.

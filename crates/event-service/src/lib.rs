@@ -1,0 +1,1 @@
+//! Scans the store per dispatcher inside its own window and credit.

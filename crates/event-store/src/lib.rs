@@ -1,0 +1,1 @@
+//! Durable ordered store of raw changes per table.

@@ -1,0 +1,1 @@
+//! Which tables are replicated and how their names are routed.

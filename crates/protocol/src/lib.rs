@@ -1,0 +1,1 @@
+//! Messages between the stages, one file per hop.

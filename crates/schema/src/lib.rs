@@ -1,0 +1,1 @@
+//! Understanding of DDL statements: what they write, read, make and drop.

@@ -1,0 +1,1 @@
+//! Composition root: builds the pipeline bottom-up, serves metrics, shuts down in order.

@@ -1,0 +1,1 @@
+//! The sink trait, the job scheduler and the file and blackhole sinks.

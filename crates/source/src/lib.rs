@@ -1,0 +1,1 @@
+//! Upstream: transaction assembly and the binlog-file source.

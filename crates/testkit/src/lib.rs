@@ -1,0 +1,1 @@
+//! Seeded pipeline simulator, oracle and faulty transports.
