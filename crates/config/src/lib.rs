@@ -1,1 +1,34 @@
 //! Typed changefeed configuration: defaults, validation, units.
+//!
+//! [`Changefeed::parse`] turns the text of a changefeed file into a value that holds
+//! only what this build implements, or into one error that names the dotted path, the
+//! value, line and column, and the nearest known key. Every key is described in
+//! `docs/configuration.md`.
+
+mod changefeed;
+mod error;
+mod keys;
+mod load;
+mod memory;
+mod start;
+mod timestamp;
+mod units;
+mod uri;
+mod validate;
+
+pub use changefeed::{
+    Changefeed, DISK_QUOTA_DEFAULT, EnumAs, FileSink, Filter, FlowControl, Follow, MAX_EVENT_SIZE_DEFAULT,
+    MAX_ROW_SIZE_DEFAULT, MEMORY_QUOTA_DEFAULT, METRICS_LISTEN_DEFAULT, Metrics, POLL_INTERVAL_DEFAULT,
+    ROTATE_AGE_DEFAULT, ROTATE_SIZE_DEFAULT, Route, SEGMENT_SIZE_DEFAULT, Sink, Source, Store,
+};
+pub use error::{ConfigError, Place, Result};
+pub use keys::KEYS;
+pub use memory::{MEMORY_QUOTA_MIN, MemoryPlan};
+pub use start::{Start, Until};
+pub use timestamp::{format_rfc3339, parse_rfc3339};
+pub use units::{ByteSize, HumanDuration, UtcOffset};
+pub use uri::{SinkUri, SourceUri, file_uri, mask_secrets};
+pub use validate::{ID_LENGTH_MAX, SEGMENT_SIZE_MIN};
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,13 @@
 //! Durable ordered store of raw changes per table.
+//!
+//! Two implementations of one contract: the segmented log on disk and its twin in
+//! memory; `conformance` holds both to it. The contract is split in three: a
+//! [`StoreWriter`] owned by the store actor, a [`StoreReader`] shared by everyone who
+//! scans, and what opening found ([`Recovered`]).
+
+pub mod contract;
+pub mod error;
+
+pub use contract::{
+    DdlPage, Recovered, ScanEnd, ScanOutcome, ScanRequest, StoreReader, StoreWriter, SyncTicket, Synced,
+};

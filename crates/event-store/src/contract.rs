@@ -1,0 +1,177 @@
+//! The contract of an event store.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use weir_protocol::store::StoreInput;
+use weir_types::{
+    AttemptId, BlockSlice, CommitTs, DdlEvent, LineageId, OrderKey, SourcePosition, TableName, TableVersion,
+    Token, Xid,
+};
+
+use crate::error::StoreError;
+
+/// What a store holds when it is opened.
+#[derive(Clone, Debug)]
+pub struct Recovered {
+    /// History that all commit-ts of the store belong to.
+    pub lineage: LineageId,
+    /// Read position behind the last durable transaction; none in a new store.
+    pub position: Option<SourcePosition>,
+    /// Greatest commit-ts given.
+    pub resolved: CommitTs,
+    /// Next attempt id that was never used.
+    pub next_attempt: AttemptId,
+    /// XA groups prepared and not ended.
+    pub prepared: Vec<Xid>,
+    /// Tables that the DDL history knows to exist, with the last version seen.
+    pub tables: Vec<(TableName, Option<Arc<TableVersion>>)>,
+}
+
+/// One scan of one table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScanRequest {
+    /// Table.
+    pub table: TableName,
+    /// Start, exclusive.
+    pub after: OrderKey,
+    /// End, inclusive; never beyond the resolved-ts that the caller has seen.
+    pub upto: OrderKey,
+    /// Most bytes that the returned slices may pin (after copying small slices of large
+    /// blocks out).
+    pub bytes_max: usize,
+    /// Most row events.
+    pub events_max: usize,
+    /// The reserved lane: if the first row event alone is larger than `bytes_max`, it
+    /// is returned by itself.
+    pub lane: bool,
+}
+
+/// Where a scan stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScanEnd {
+    /// Every row event of the table up to `upto` has been returned.
+    Exhausted,
+    /// A limit was reached; go on behind the last slice.
+    More,
+    /// Nothing is returned: the next row event pins `bytes`, more than `bytes_max`.
+    TooLarge {
+        /// What it would pin.
+        bytes: usize,
+    },
+}
+
+/// Result of a scan.
+#[derive(Clone, Debug)]
+pub struct ScanOutcome {
+    /// Runs of row events, ascending by key.
+    pub slices: Vec<BlockSlice>,
+    /// Where it stopped.
+    pub end: ScanEnd,
+}
+
+/// A part of the DDL history.
+#[derive(Clone, Debug)]
+pub struct DdlPage {
+    /// DDL and implicit creations, ascending by key.
+    pub ddls: Vec<(OrderKey, Arc<DdlEvent>)>,
+}
+
+/// Reading side; shared between threads. Shows synced data only.
+pub trait StoreReader: Send + Sync + 'static {
+    /// The store's history.
+    fn lineage(&self) -> LineageId;
+
+    /// Nothing at or below it will still arrive, and all of it is visible.
+    fn resolved(&self) -> CommitTs;
+
+    /// Reads row events of one table.
+    ///
+    /// # Errors
+    /// A corrupt or missing block, never a silent gap; a start below what GC removed.
+    fn scan(&self, request: &ScanRequest) -> Result<ScanOutcome, StoreError>;
+
+    /// DDL and implicit creations with `after < key ≤ upto`, all tables, ascending; at
+    /// most `limit` (0 = no limit).
+    ///
+    /// # Errors
+    /// As for `scan`.
+    fn ddls(&self, after: OrderKey, upto: OrderKey, limit: usize) -> Result<DdlPage, StoreError>;
+
+    /// Tables that exist, by the DDL history, just behind `at`.
+    ///
+    /// # Errors
+    /// `at` is below what the store still knows.
+    fn tables_at(&self, at: OrderKey) -> Result<Vec<TableName>, StoreError>;
+
+    /// Key of the last row event of the table that is at or below `upto`, cheaply: may
+    /// be larger than the true one, never smaller; none if the store holds nothing of
+    /// the table above `after`. Lets idle tables be skipped without a scan.
+    fn last_key(&self, table: &TableName, after: OrderKey) -> Option<OrderKey>;
+
+    /// The token for a durable place: position before its transaction, its GTID, open
+    /// XA groups.
+    ///
+    /// # Errors
+    /// The place is not in the store any more.
+    fn token(&self, key: OrderKey) -> Result<Token, StoreError>;
+
+    /// Live bytes on disk (or in memory) per table, fragments included.
+    fn live_bytes(&self) -> HashMap<TableName, u64>;
+}
+
+/// What a sync made durable and visible.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Synced {
+    /// The new resolved-ts.
+    pub resolved: CommitTs,
+    /// Raw bytes of row events in the groups of this sync.
+    pub raw_bytes: u64,
+}
+
+/// Waiting for a sync; runs on another thread so that the next group can be compressed
+/// meanwhile. Tickets are waited for in the order in which they were made.
+pub trait SyncTicket: Send {
+    /// Syncs, then makes the groups visible.
+    ///
+    /// # Errors
+    /// A failed sync is fatal for the store: it is never retried, and the writer
+    /// refuses everything afterwards.
+    fn wait(self: Box<Self>) -> Result<Synced, StoreError>;
+}
+
+/// Writing side; owned by one thread.
+pub trait StoreWriter: Send {
+    /// Appends; gives commit-ts. Nothing is visible before the sync. `now_ms`: Weir's
+    /// own clock, milliseconds since the Unix epoch.
+    ///
+    /// # Errors
+    /// Full disk or quota: the input comes back inside the error's `retry` and nothing
+    /// of it was written; the caller may try again later. Others are fatal.
+    fn append(&mut self, input: StoreInput, now_ms: u64) -> Result<(), StoreError>;
+
+    /// Ends the commit group; what was appended becomes durable when the ticket was
+    /// waited for. None if nothing was appended.
+    ///
+    /// # Errors
+    /// Writing failed.
+    fn commit_group(&mut self) -> Result<Option<Box<dyn SyncTicket>>, StoreError>;
+
+    /// Synced progress of the tables; removes or rewrites segments that all have
+    /// passed. Returns the bytes freed.
+    ///
+    /// # Errors
+    /// Deleting or rewriting failed.
+    fn advance_gc(&mut self, tables: &[(TableName, OrderKey)], schema: OrderKey) -> Result<u64, StoreError>;
+
+    /// Gives a table up (its disk share was exceeded, or its changefeed ended): its
+    /// data no longer count and go with the next GC; later scans of it are a definite
+    /// error.
+    ///
+    /// # Errors
+    /// Writing failed.
+    fn detach(&mut self, table: &TableName) -> Result<(), StoreError>;
+
+    /// Bytes on disk that count against the quota.
+    fn disk_bytes(&self) -> u64;
+}
