@@ -61,7 +61,7 @@ impl Parser {
             if line.contains(" end_log_pos ") {
                 self.header(line);
             }
-        } else if self.in_query && !line.is_empty() {
+        } else if self.in_query && !line.is_empty() && !line.starts_with("/*!") {
             self.statement(line);
         }
     }
@@ -71,7 +71,8 @@ impl Parser {
             || line.contains("\tQuery_compressed\t")
             || line.contains("\tXA_prepare")
             || line.contains("\tXA PREPARE");
-        if line.contains("\tXid = ") {
+        // The header of a DDL's QUERY names its Xid too.
+        if !self.in_query && line.contains("\tXid = ") {
             self.commit();
         }
     }

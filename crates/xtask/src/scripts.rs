@@ -15,7 +15,7 @@ pub(crate) fn types(seed: u64, rows: u64) -> String {
         "CREATE DATABASE shapes; USE shapes;
 CREATE TABLE mixed (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, tiny TINYINT, small SMALLINT UNSIGNED, medium MEDIUMINT, wide BIGINT, price DECIMAL(20,6), ratio DOUBLE, part FLOAT, day DATE, moment DATETIME(6), stamp TIMESTAMP(3) NULL, span TIME(2), year YEAR, flags BIT(9), code CHAR(10), name VARCHAR(120) CHARACTER SET utf8mb4, note TEXT, data BLOB, kind ENUM('red','green','blue'), tags SET('a','b','c','d'));
 CREATE TABLE narrow (id INT NOT NULL PRIMARY KEY, v INT);
-CREATE TABLE nokey (a INT, b VARCHAR(40));
+CREATE TABLE nokey (a INT, b VARCHAR(80));
 CREATE TABLE pair (a INT NOT NULL, b VARCHAR(20) NOT NULL, v DECIMAL(8,2), PRIMARY KEY (a, b));
 ",
     );
@@ -148,14 +148,14 @@ XA START X'00FF27'; INSERT INTO account VALUES (50,5); SAVEPOINT s; INSERT INTO 
 ///
 /// The second group is prepared by this script and left open; the session must end before the decision.
 pub(crate) const XA_SECOND_FILE: &str = "
-USE bank; INSERT INTO account VALUES (60,6);
+USE bank; INSERT INTO account VALUES (31,6);
 XA COMMIT X'00FF27';
 XA START 'late'; DELETE FROM account WHERE id = 4; UPDATE account SET balance = balance + 1 WHERE id = 3; XA END 'late'; XA PREPARE 'late';
 ";
 
 /// The last decisions; a rolled back group whose rows lie in the file before.
 pub(crate) const XA_THIRD_FILE: &str = "
-USE bank; INSERT INTO account VALUES (70,7);
+USE bank; INSERT INTO account VALUES (32,7);
 XA ROLLBACK 'late';
 UPDATE account SET balance = balance + 1 WHERE id = 3;
 ";
