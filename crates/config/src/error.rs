@@ -122,7 +122,8 @@ impl Classified for ConfigError {
             Self::MissingKey { key } => format!("add `{key}`; docs/configuration.md describes it"),
             Self::Value { key, .. } => format!("correct `{key}`; docs/configuration.md describes it"),
             Self::Unsupported { .. } => {
-                "use a `binlog-files://` source and a `file://` or `blackhole://` sink, without this key".to_owned()
+                "use a `binlog-files://` source and a `file://` or `blackhole://` sink, without this key"
+                    .to_owned()
             }
             Self::Argument { argument, .. } => format!("correct `{argument}`; `--help` describes it"),
         }

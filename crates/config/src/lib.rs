@@ -32,3 +32,5 @@ pub use validate::{ID_LENGTH_MAX, SEGMENT_SIZE_MIN};
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod value_tests;

@@ -69,9 +69,9 @@ impl Start {
                     offset,
                 })
             }
-            Some(("time", time)) => parse_rfc3339(time).map(Self::Time).ok_or_else(|| {
-                format!("`{time}` is not a time such as `2026-11-30T12:00:00Z`")
-            }),
+            Some(("time", time)) => parse_rfc3339(time)
+                .map(Self::Time)
+                .ok_or_else(|| format!("`{time}` is not a time such as `2026-11-30T12:00:00Z`")),
             _ => Err(
                 "expected `latest`, `earliest`, `gtid:SET`, `file:NAME:OFFSET` or `time:RFC3339`".to_owned(),
             ),

@@ -21,7 +21,11 @@ fn date_from_days(days: i64) -> (i64, i64, i64) {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
     let year = era * 400 + year_of_era + i64::from(month <= 2);
     (year, month, day)
 }
@@ -58,10 +62,17 @@ impl Cursor<'_> {
         }
         self.0 = self.0.get(1..)?;
         let digits = self.0.iter().take_while(|b| b.is_ascii_digit()).count();
-        let (fraction, rest) = self.0.split_at_checked(digits).filter(|_| (1..=9).contains(&digits))?;
+        let (fraction, rest) = self
+            .0
+            .split_at_checked(digits)
+            .filter(|_| (1..=9).contains(&digits))?;
         self.0 = rest;
         let mut padded = fraction.iter().chain(b"00").take(3);
-        Some(padded.by_ref().fold(0, |value, b| value * 10 + i64::from(b - b'0')))
+        Some(
+            padded
+                .by_ref()
+                .fold(0, |value, b| value * 10 + i64::from(b - b'0')),
+        )
     }
 }
 

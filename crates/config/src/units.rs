@@ -21,8 +21,13 @@ const SIZE_UNITS: [(&str, u64); 10] = [
 ];
 
 /// Units of durations in milliseconds, `ms` before `m` and `s`.
-const DURATION_UNITS: [(&str, u64); 5] =
-    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+const DURATION_UNITS: [(&str, u64); 5] = [
+    ("ms", 1),
+    ("s", 1_000),
+    ("m", 60_000),
+    ("h", 3_600_000),
+    ("d", 86_400_000),
+];
 
 /// Splits a whole number and its unit, white space between them allowed.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
@@ -69,7 +74,7 @@ impl ByteSize {
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (unit, factor) in SIZE_UNITS.iter().take(4) {
-            if self.0 != 0 && self.0 % factor == 0 {
+            if self.0 != 0 && self.0.is_multiple_of(*factor) {
                 return write!(f, "{}{unit}", self.0 / factor);
             }
         }
@@ -146,7 +151,7 @@ impl fmt::Display for HumanDuration {
         let millis = self.0.as_millis();
         for (unit, factor) in DURATION_UNITS.iter().rev() {
             let factor = u128::from(*factor);
-            if millis != 0 && millis % factor == 0 {
+            if millis != 0 && millis.is_multiple_of(factor) {
                 return write!(f, "{}{unit}", millis / factor);
             }
         }
@@ -231,7 +236,11 @@ impl Serialize for UtcOffset {
 impl<'de> Deserialize<'de> for UtcOffset {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Self::parse(&text)
-            .ok_or_else(|| de::Error::invalid_value(de::Unexpected::Str(&text), &"\"UTC\" or an offset such as \"+08:00\""))
+        Self::parse(&text).ok_or_else(|| {
+            de::Error::invalid_value(
+                de::Unexpected::Str(&text),
+                &"\"UTC\" or an offset such as \"+08:00\"",
+            )
+        })
     }
 }

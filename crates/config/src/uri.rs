@@ -58,7 +58,11 @@ pub fn mask_secrets(uri: &str) -> String {
     let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     // An unescaped `/`, `?` or `#` inside a password would hide its end: look at the
     // whole text for the last `@`.
-    let end = if rest[..authority_end].contains('@') { authority_end } else { rest.len() };
+    let end = if rest[..authority_end].contains('@') {
+        authority_end
+    } else {
+        rest.len()
+    };
     let Some(at) = rest[..end].rfind('@') else {
         return uri.to_owned();
     };
@@ -127,7 +131,11 @@ impl SourceUri {
                     return Err("`index` is the name of a file in the folder, without path".to_owned());
                 }
                 "index" => index = Some(value),
-                _ => return Err(format!("`{key}` is not a parameter of `binlog-files`; `index` is")),
+                _ => {
+                    return Err(format!(
+                        "`{key}` is not a parameter of `binlog-files`; `index` is"
+                    ));
+                }
             }
         }
         Ok(Self::BinlogFiles {
