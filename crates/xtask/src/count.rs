@@ -70,7 +70,7 @@ impl Parser {
         self.in_query = line.contains("\tQuery\t")
             || line.contains("\tQuery_compressed\t")
             || line.contains("\tXA_prepare")
-            || line.contains("\tXA PREPARE");
+            || line.contains("\tXID = "); // MariaDB's XA_PREPARE
         // The header of a DDL's QUERY names its Xid too.
         if !self.in_query && line.contains("\tXid = ") {
             self.commit();
