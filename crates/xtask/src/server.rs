@@ -320,7 +320,7 @@ impl Server {
 
     /// The address as a URI that the tests take.
     pub(crate) fn uri(&self) -> String {
-        format!("mysql://root@127.0.0.1:{}", self.port)
+        format!("mysql://weir@127.0.0.1:{}", self.port)
     }
 
     /// Folder that holds the binlog files.
@@ -398,9 +398,8 @@ impl Server {
     }
 
     /// Leaves the server running after this process.
-    pub(crate) fn leave_running(mut self) {
-        // A null handle for the child: Drop must not stop it.
-        self.dir = PathBuf::new();
+    pub(crate) fn leave_running(self) {
+        std::mem::forget(self);
     }
 
     fn signal(&self, name: &str) -> Result<()> {
@@ -417,8 +416,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let left_running = self.dir.as_os_str().is_empty();
-        if !left_running && matches!(self.child.try_wait(), Ok(None)) && self.child.kill().is_ok() {
+        if matches!(self.child.try_wait(), Ok(None)) && self.child.kill().is_ok() {
             drop(self.child.wait());
         }
     }

@@ -111,7 +111,7 @@ impl Tpcc {
             out.push_str(",30000.00,1);\n");
             let customers = self.scale.customers;
             self.bulk(out, "customer", customers, |rng, out, id| {
-                customer(rng, out, id, d, w)
+                customer(rng, out, id, d, w);
             });
         }
         let items = self.scale.items;

@@ -1,0 +1,95 @@
+//! Starts the benchmarks with the data and programs they need.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::bench_data;
+use crate::server::{Install, Kind};
+
+/// Name, shapes whose files it reads, whether it runs `weir` and the server's printer.
+const BENCHES: &[(&str, &[&str], bool)] = &[
+    ("decode", &["tpcc", "narrow", "mixed20", "rows100"], false),
+    ("store", &["tpcc"], false),
+    ("blackhole", &["tpcc", "one-row"], true),
+];
+
+/// Builds and runs one benchmark.
+///
+/// # Errors
+/// For an unknown name, and when the build or the benchmark fails.
+pub(crate) fn run(name: &str, json: bool, arguments: &[String]) -> Result<()> {
+    let Some((_, shapes, whole)) = BENCHES.iter().find(|(known, ..)| *known == name) else {
+        let known: Vec<_> = BENCHES.iter().map(|(known, ..)| *known).collect();
+        bail!("no benchmark `{name}`; there are: {}", known.join(", "));
+    };
+    for shape in *shapes {
+        bench_data::run_quietly(shape)?;
+    }
+    let binary = format!("bench-{name}");
+    let mut build = Command::new(cargo());
+    build.args([
+        "build",
+        "--release",
+        "--quiet",
+        "-p",
+        "weir-bench",
+        "--bin",
+        &binary,
+    ]);
+    if *whole {
+        build.args(["-p", "weir", "--bin", "weir"]);
+    }
+    succeed(build.current_dir(crate::workspace_root()?))?;
+    let release = crate::target_dir()?.join("release");
+    let mut bench = Command::new(release.join(&binary));
+    bench.arg("--data").arg(crate::target_dir()?.join("bench-data"));
+    if *whole {
+        let install = Install::get(&crate::services_cache()?, Kind::Mysql)?;
+        bench.arg("--weir").arg(release.join("weir"));
+        bench.arg("--mysqlbinlog").arg(printer(&install)?);
+    }
+    if json {
+        bench.arg("--json");
+    }
+    succeed(bench.args(arguments).current_dir(crate::workspace_root()?))
+}
+
+/// The cargo that runs this command.
+pub(crate) fn cargo() -> PathBuf {
+    std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from)
+}
+
+/// A script that becomes the server's binlog printer, so that a benchmark needs one path only.
+fn printer(install: &Install) -> Result<PathBuf> {
+    let command = install.binlog_printer();
+    let mut script = String::from("#!/bin/sh\nexec ");
+    for word in std::iter::once(command.get_program()).chain(command.get_args()) {
+        script.push('\'');
+        script.push_str(&word.to_string_lossy());
+        script.push_str("' ");
+    }
+    script.push_str("--no-defaults \"$@\"\n");
+    let path = crate::services_cache()?.join("mysqlbinlog");
+    std::fs::write(&path, script)?;
+    let status = Command::new("chmod")
+        .arg("755")
+        .arg(&path)
+        .status()
+        .context("run chmod")?;
+    if !status.success() {
+        bail!("could not make {} executable", path.display());
+    }
+    Ok(path)
+}
+
+fn succeed(command: &mut Command) -> Result<()> {
+    let status = command
+        .status()
+        .with_context(|| format!("run {}", command.get_program().display()))?;
+    if !status.success() {
+        bail!("{} ended with {status}", command.get_program().display());
+    }
+    Ok(())
+}
