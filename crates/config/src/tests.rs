@@ -61,7 +61,8 @@ fn every_key_is_read() {
     assert_eq!(
         c.sink.uri,
         SinkUri::Blackhole {
-            delay: Duration::from_millis(5)
+            delay: Duration::from_millis(5),
+            stall: Duration::ZERO,
         }
     );
     assert_eq!(c.sink.file.enum_as, EnumAs::Index);
@@ -297,6 +298,16 @@ fn wrong_ids_uris_and_starts() {
         ),
         ("file:///var/lib/weir/out/", "file:///x?a=b", "`a`"),
         ("file:///var/lib/weir/out/", "blackhole://x", "no path"),
+        (
+            "file:///var/lib/weir/out/",
+            "blackhole://?delay=5",
+            "`delay` is a duration",
+        ),
+        (
+            "file:///var/lib/weir/out/",
+            "blackhole://?slow=5s",
+            "`delay` and `stall`",
+        ),
         ("file:///var/lib/weir/out/", "http://x", "blackhole://"),
     ] {
         let text = MINIMAL.replace(from, to);

@@ -43,10 +43,12 @@ pub enum SinkUri {
         /// Folder of the output.
         dir: PathBuf,
     },
-    /// `blackhole://`, or `blackhole://?delay=10ms` to make a slow sink.
+    /// `blackhole://`; `?delay=10ms` and `?stall=60s` make a slow sink.
     Blackhole {
-        /// How long each write is held before it counts as done.
+        /// How long each batch is held before it counts as done.
         delay: Duration,
+        /// How long the sink stands still before its first batch.
+        stall: Duration,
     },
 }
 
@@ -164,16 +166,22 @@ impl SinkUri {
                 if !matches!(parts.path.as_str(), "" | "/") {
                     return Err("`blackhole` has no path".to_owned());
                 }
-                let mut delay = Duration::ZERO;
+                let (mut delay, mut stall) = (Duration::ZERO, Duration::ZERO);
                 for (key, value) in parts.query {
-                    if key != "delay" {
-                        return Err(format!("`{key}` is not a parameter of `blackhole`; `delay` is"));
-                    }
-                    delay = HumanDuration::parse(&value)
-                        .ok_or("`delay` is a duration such as `10ms`")?
+                    let target = match key.as_str() {
+                        "delay" => &mut delay,
+                        "stall" => &mut stall,
+                        _ => {
+                            return Err(format!(
+                                "`{key}` is not a parameter of `blackhole`; `delay` and `stall` are"
+                            ));
+                        }
+                    };
+                    *target = HumanDuration::parse(&value)
+                        .ok_or_else(|| format!("`{key}` is a duration such as `10ms`"))?
                         .get();
                 }
-                Ok(Self::Blackhole { delay })
+                Ok(Self::Blackhole { delay, stall })
             }
             _ => Err("a sink is `file:///folder` or `blackhole://`".to_owned()),
         }
@@ -205,8 +213,17 @@ impl fmt::Display for SinkUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { dir } => f.write_str(&file_uri("file", dir)),
-            Self::Blackhole { delay } if delay.is_zero() => f.write_str("blackhole://"),
-            Self::Blackhole { delay } => write!(f, "blackhole://?delay={}", HumanDuration(*delay)),
+            Self::Blackhole { delay, stall } => {
+                f.write_str("blackhole://")?;
+                let mut separator = '?';
+                for (key, value) in [("delay", *delay), ("stall", *stall)] {
+                    if !value.is_zero() {
+                        write!(f, "{separator}{key}={}", HumanDuration(value))?;
+                        separator = '&';
+                    }
+                }
+                Ok(())
+            }
         }
     }
 }
