@@ -59,3 +59,12 @@ pub struct RegisterTable {
     /// Start, exclusive.
     pub after: OrderKey,
 }
+
+/// Answer to `FlushNow`: everything that was delivered before it is durable, or never
+/// will be because the dispatcher has failed. The last heartbeat came before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Message)]
+#[rtype(result = "()")]
+pub struct Flushed {
+    /// The dispatcher.
+    pub dispatcher: DispatcherId,
+}

@@ -98,3 +98,12 @@ pub struct FlushNow {
     /// The dispatcher.
     pub dispatcher: DispatcherId,
 }
+
+/// Maintainer → Dispatcher: the table is gone (dropped or renamed) and everything before
+/// that is durable. The dispatcher closes its span at the sink and ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Message)]
+#[rtype(result = "()")]
+pub struct EndDispatcher {
+    /// The dispatcher.
+    pub dispatcher: DispatcherId,
+}
