@@ -11,6 +11,11 @@ pub const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Most row events in one batch.
 pub const BATCH_EVENTS_MAX: usize = 4096;
 
+/// One life of an event service, never used again: sequence numbers of two lives do not
+/// continue each other, even under the same epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ServiceIncarnation(pub u64);
+
 /// Row events of one table in order, charged by what they pin.
 #[derive(Clone)]
 pub struct EventBatch {
@@ -64,6 +69,18 @@ pub enum StreamBody {
     Resolved {
         /// The stream's resolved-ts.
         resolved: CommitTs,
+        /// Granted bytes given back unused, in sum since the epoch began.
+        returned_bytes: u64,
+    },
+    /// The stream stands still for want of credit; repeats the last seq.
+    Demand {
+        /// Credit that the next row event needs.
+        needs_bytes: u64,
+        /// Granted bytes given back unused, in sum since the epoch began.
+        returned_bytes: u64,
+        /// Last grant that the service knows: an older one than the collector's last is
+        /// a demand that has been answered already.
+        grant_seq: u64,
     },
     /// The service cannot go on with this stream (a row beyond `max-row-size`, a
     /// corrupt block).
@@ -81,6 +98,8 @@ pub struct StreamMessage {
     pub dispatcher: DispatcherId,
     /// Incarnation of the stream.
     pub epoch: Epoch,
+    /// Who sends.
+    pub service: ServiceIncarnation,
     /// Place in the epoch.
     pub seq: SeqNo,
     /// What it carries.

@@ -4,6 +4,8 @@
 use actix::Message;
 use weir_types::{DispatcherId, Epoch, OrderKey, TableName};
 
+use crate::collector::ServiceIncarnation;
+
 /// What a dispatcher's stream covers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Span {
@@ -16,7 +18,9 @@ pub enum Span {
 /// Starts a stream, or starts it anew under a higher epoch. Answered by a handshake;
 /// repeated with backoff until it comes. An epoch not above the current one is stale
 /// and ignored, except that the current one's handshake is sent again if nothing was
-/// accepted yet.
+/// accepted yet. An epoch begins without credit: what the epoch before had under way
+/// stays charged until the handshake tells that none of it will come any more, and the
+/// first grant tells the service that its handshake was accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Message)]
 #[rtype(result = "()")]
 pub struct Reset {
@@ -28,8 +32,6 @@ pub struct Reset {
     pub span: Span,
     /// Everything up to and including this key was accepted already.
     pub after: OrderKey,
-    /// Bytes granted at the start of the epoch (may be 0).
-    pub granted_bytes: u64,
 }
 
 /// Credit, as the sum of all grants of the epoch: the delta is the difference to the
@@ -42,13 +44,19 @@ pub struct GrantCredit {
     pub dispatcher: DispatcherId,
     /// Epoch of the grant.
     pub epoch: Epoch,
-    /// Counts up within the epoch.
+    /// Incarnation whose handshake was accepted; another one knows nothing of what was
+    /// sent against the grant.
+    pub service: ServiceIncarnation,
+    /// Counts up within the epoch, from 1.
     pub grant_seq: u64,
     /// Sum of the bytes granted since the epoch began.
     pub granted_bytes: u64,
-    /// The reserved lane is this dispatcher's: one row event larger than its share may
-    /// pass, beyond the granted bytes.
-    pub lane: bool,
+    /// Credit that the stream may keep while it has nothing to send; the rest is given
+    /// back.
+    pub keep_bytes: u64,
+    /// Row events that may pass through the reserved lane, beyond the granted bytes, in
+    /// sum since the epoch began.
+    pub lane_rows: u64,
 }
 
 /// The barrier DDL at `key` has passed: the scan goes on behind it.
