@@ -1,0 +1,98 @@
+//! Errors of putting the pipeline together and running it.
+
+use std::io;
+use std::path::PathBuf;
+
+use weir_types::{Classified, ErrorClass};
+
+/// What can go wrong outside the stages.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The data folder cannot be used.
+    #[error("data folder `{path}` cannot be used")]
+    DataDir {
+        /// The folder.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// Another process holds the data folder.
+    #[error("data folder `{path}` is in use by another process")]
+    Locked {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The metrics port cannot be opened.
+    #[error("metrics address `{address}` cannot be listened on")]
+    Listen {
+        /// Address.
+        address: String,
+        /// Cause.
+        source: io::Error,
+    },
+    /// The metrics recorder cannot be installed.
+    #[error("metrics recorder cannot be installed: {0}")]
+    Metrics(String),
+    /// A stage ended without being told to.
+    #[error("stage `{stage}` ended unexpectedly")]
+    StageLost {
+        /// Stage name.
+        stage: &'static str,
+    },
+    /// A stage did not stop in time.
+    #[error("pipeline did not stop within {seconds} s")]
+    StopTimeout {
+        /// The deadline.
+        seconds: u64,
+    },
+    /// Progress on disk belongs to another history than the store.
+    #[error("saved progress belongs to lineage `{saved}`, the store to `{store}`")]
+    LineageMismatch {
+        /// Lineage of the saved tokens.
+        saved: String,
+        /// Lineage of the store.
+        store: String,
+    },
+}
+
+impl Classified for ServerError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::DataDir { .. } | Self::Locked { .. } | Self::Listen { .. } => ErrorClass::Usage,
+            Self::Metrics(_) => ErrorClass::Bug,
+            Self::StageLost { .. } | Self::StopTimeout { .. } => ErrorClass::Transient,
+            Self::LineageMismatch { .. } => ErrorClass::Changefeed,
+        }
+    }
+
+    fn code(&self) -> &'static str {
+        match self {
+            Self::DataDir { .. } => "WEIR-SRV-001",
+            Self::Locked { .. } => "WEIR-SRV-002",
+            Self::Listen { .. } => "WEIR-SRV-003",
+            Self::Metrics(_) => "WEIR-SRV-004",
+            Self::StageLost { .. } => "WEIR-SRV-005",
+            Self::StopTimeout { .. } => "WEIR-SRV-006",
+            Self::LineageMismatch { .. } => "WEIR-SRV-007",
+        }
+    }
+
+    fn action(&self) -> String {
+        match self {
+            Self::DataDir { .. } => {
+                "check the folder's permissions and free space, or give another --data-dir"
+            }
+            Self::Locked { .. } => "stop the other process, or give another --data-dir",
+            Self::Listen { .. } => "choose a free address in `metrics.listen`, or \"\" for none",
+            Self::Metrics(_) => "report it together with the log",
+            Self::StageLost { .. } => {
+                "the pipeline is restarted from its checkpoint; report it if it repeats"
+            }
+            Self::StopTimeout { .. } => "start again: work goes on from the last checkpoint",
+            Self::LineageMismatch { .. } => {
+                "the store was replaced under saved progress: use an empty data folder and an empty output"
+            }
+        }
+        .to_owned()
+    }
+}
