@@ -1,1 +1,7 @@
 //! One changefeed: maintainer, barriers, checkpoint, metadata store.
+
+pub mod error;
+pub mod maintainer;
+
+pub use crate::error::{Error, Result};
+pub use crate::maintainer::{Effect, MaintainerConfig, MaintainerCore, SaveProgress, SavedKeys};

@@ -1,0 +1,15 @@
+//! The maintainer: owner of one changefeed's progress and DDL decisions.
+
+pub mod barriers;
+pub mod core;
+mod finish;
+pub mod progress;
+pub mod registry;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::barriers::WantsTable;
+pub use self::core::{Effect, MaintainerConfig, MaintainerCore};
+pub use self::finish::Failure;
+pub use self::progress::{SaveProgress, SavedKeys};
