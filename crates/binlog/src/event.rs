@@ -1,0 +1,341 @@
+//! Events, decoded as far as no table is needed.
+
+use weir_types::{GtidSet, RowKind};
+
+use crate::compress::{TransactionPayload, parse_transaction_payload};
+use crate::cursor::Cursor;
+use crate::error::BinlogError;
+use crate::event_type::EventType;
+use crate::format::FormatDescription;
+use crate::gtid::{GtidEvent, MariadbGtid, parse_gtid_list, parse_previous_gtids};
+use crate::header::EventHeader;
+use crate::query::{Query, UserVar};
+use crate::table_map::TableMap;
+use crate::xa::XaPrepare;
+
+/// Flag of a row event: the last one of its statement.
+pub const ROWS_FLAG_STATEMENT_END: u16 = 1;
+/// Flag of a row event: foreign key checks were off.
+pub const ROWS_FLAG_NO_FOREIGN_KEY_CHECKS: u16 = 2;
+
+/// A row event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows<'a> {
+    /// Insert, update or delete.
+    pub kind: RowKind,
+    /// Number of the table map that describes the rows.
+    pub table_id: u64,
+    /// `ROWS_FLAG_*`.
+    pub flags: u16,
+    /// The after images may hold JSON differences (PARTIAL_UPDATE_ROWS_EVENT).
+    pub partial_json: bool,
+    /// From the column count to the end: the body of `weir_types::block`.
+    pub body: &'a [u8],
+}
+
+impl Rows<'_> {
+    /// Whether the statement ends with this event.
+    pub const fn is_statement_end(&self) -> bool {
+        self.flags & ROWS_FLAG_STATEMENT_END != 0
+    }
+
+    /// The flags that `weir_types::block` keeps.
+    pub const fn block_flags(&self) -> u8 {
+        if self.partial_json {
+            weir_types::block::FLAG_PARTIAL_JSON
+        } else {
+            0
+        }
+    }
+}
+
+/// ROTATE_EVENT: the next file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotate<'a> {
+    /// Offset in the next file.
+    pub position: u64,
+    /// Name of the next file, without folder.
+    pub file: &'a [u8],
+}
+
+/// INCIDENT_EVENT: the server may have lost events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incident<'a> {
+    /// Number of the incident; 1 is lost events.
+    pub number: u16,
+    /// Message of the server.
+    pub message: &'a [u8],
+}
+
+/// Heartbeat: where the server stands while it has nothing to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heartbeat<'a> {
+    /// Name of the binlog file.
+    pub file: &'a [u8],
+    /// Offset in the file. Of the first form only the lower 32 bits are known, from the
+    /// header.
+    pub position: u64,
+}
+
+/// Why an event is read over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IgnoredReason {
+    /// Marked by the server as safe to skip.
+    MarkedIgnorable,
+    /// Certification data of group replication; the transaction itself follows as usual.
+    GroupReplication,
+}
+
+/// Why an event stands for a change that rows do not carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatementPart {
+    /// `LOAD DATA` under statement format.
+    LoadData,
+    /// LAST_INSERT_ID or INSERT_ID of the next statement.
+    IntVar,
+    /// Seed of RAND() in the next statement.
+    Rand,
+}
+
+/// An event. Texts and row bodies are borrowed from the event's bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event<'a> {
+    /// Who wrote the binlog and how.
+    FormatDescription(Box<FormatDescription>),
+    /// The file ends; the next one is named.
+    Rotate(Rotate<'a>),
+    /// The server stopped; the file ends.
+    Stop,
+    /// Transactions in all files before this one (MySQL).
+    PreviousGtids(GtidSet),
+    /// A transaction starts (tagged or not).
+    Gtid(GtidEvent<'a>),
+    /// A transaction without identifier starts.
+    AnonymousGtid(GtidEvent<'a>),
+    /// An event group starts (MariaDB).
+    MariadbGtid(Box<MariadbGtid>),
+    /// Last transactions in all files before this one (MariaDB).
+    GtidList(GtidSet),
+    /// A statement: BEGIN, COMMIT, XA …, SAVEPOINT, DDL, or DML in statement format.
+    Query(Box<Query<'a>>),
+    /// A statement whose text is compressed (MariaDB).
+    QueryCompressed(Box<Query<'a>>),
+    /// Commit of a transaction, with its number.
+    Xid(u64),
+    /// An XA transaction was prepared, or committed in one phase (MySQL).
+    XaPrepare(XaPrepare),
+    /// Describes the rows that follow under its table id.
+    TableMap(TableMap<'a>),
+    /// Row changes.
+    Rows(Rows<'a>),
+    /// Row changes whose rows are compressed (MariaDB): see `compress::inflate_rows`.
+    RowsCompressed(Rows<'a>),
+    /// Text of the statement whose rows follow (MySQL).
+    RowsQuery(&'a [u8]),
+    /// Text of the statement whose rows follow (MariaDB).
+    AnnotateRows(&'a [u8]),
+    /// A whole transaction, compressed (MySQL): see `compress::PayloadReader`.
+    TransactionPayload(TransactionPayload<'a>),
+    /// The server is alive.
+    Heartbeat(Heartbeat<'a>),
+    /// Part of a statement-format change; the caller reports it.
+    Statement(StatementPart),
+    /// A user variable of the next statement; part of a statement-format change.
+    UserVar(UserVar<'a>),
+    /// Events may be lost.
+    Incident(Incident<'a>),
+    /// What follows in this file is encrypted (MariaDB); on the wire it is not.
+    StartEncryption,
+    /// Oldest file that crash recovery of the server needs (MariaDB).
+    BinlogCheckpoint(&'a [u8]),
+    /// Read over, with the reason.
+    Ignored(IgnoredReason),
+}
+
+impl<'a> Event<'a> {
+    /// Decodes the body: behind the header, without checksum.
+    ///
+    /// # Errors
+    /// `MalformedEvent`, `UnknownEvent`, `UnsupportedFormat`; `Malformed` for another
+    /// event than FORMAT_DESCRIPTION, ROTATE or a heartbeat without `format`.
+    pub fn decode(
+        header: &EventHeader,
+        body: &'a [u8],
+        format: Option<&FormatDescription>,
+    ) -> Result<Self, BinlogError> {
+        let Some(event_type) = header.event_type()? else {
+            return Ok(Self::Ignored(IgnoredReason::MarkedIgnorable));
+        };
+        check_format(event_type, format)?;
+        let read = match event_type {
+            EventType::FormatDescription => {
+                let format = format.ok_or(BinlogError::Malformed {
+                    what: "format description that was not taken in",
+                })?;
+                Some(Self::FormatDescription(Box::new(format.clone())))
+            }
+            EventType::Rotate => parse_rotate(body).map(Self::Rotate),
+            EventType::Stop => Some(Self::Stop),
+            EventType::PreviousGtids => parse_previous_gtids(body).map(Self::PreviousGtids),
+            EventType::Gtid => GtidEvent::parse(body).map(Self::Gtid),
+            EventType::GtidTagged => GtidEvent::parse_tagged(body).map(Self::Gtid),
+            EventType::AnonymousGtid => GtidEvent::parse(body).map(Self::AnonymousGtid),
+            EventType::MariadbGtid => MariadbGtid::parse(body, header.server_id, header.flags)
+                .map(|gtid| Self::MariadbGtid(Box::new(gtid))),
+            EventType::GtidList => parse_gtid_list(body).map(Self::GtidList),
+            EventType::Query => Query::parse(body).map(|query| Self::Query(Box::new(query))),
+            EventType::QueryCompressed => {
+                Query::parse(body).map(|query| Self::QueryCompressed(Box::new(query)))
+            }
+            EventType::Xid => Cursor::new(body).u64().map(Self::Xid),
+            EventType::XaPrepare => XaPrepare::parse(body).map(Self::XaPrepare),
+            EventType::TableMap => TableMap::parse(body).map(Self::TableMap),
+            EventType::WriteRowsV1 => parse_rows(RowKind::Insert, Extra::None, body).map(Self::Rows),
+            EventType::UpdateRowsV1 => parse_rows(RowKind::Update, Extra::None, body).map(Self::Rows),
+            EventType::DeleteRowsV1 => parse_rows(RowKind::Delete, Extra::None, body).map(Self::Rows),
+            EventType::WriteRows => parse_rows(RowKind::Insert, Extra::Sized, body).map(Self::Rows),
+            EventType::UpdateRows => parse_rows(RowKind::Update, Extra::Sized, body).map(Self::Rows),
+            EventType::DeleteRows => parse_rows(RowKind::Delete, Extra::Sized, body).map(Self::Rows),
+            EventType::PartialUpdateRows => parse_partial_rows(body).map(Self::Rows),
+            EventType::WriteRowsCompressedV1 => parse_rows(RowKind::Insert, Extra::None, body).map(Self::RowsCompressed),
+            EventType::UpdateRowsCompressedV1 => parse_rows(RowKind::Update, Extra::None, body).map(Self::RowsCompressed),
+            EventType::DeleteRowsCompressedV1 => parse_rows(RowKind::Delete, Extra::None, body).map(Self::RowsCompressed),
+            EventType::WriteRowsCompressed => parse_rows(RowKind::Insert, Extra::Sized, body).map(Self::RowsCompressed),
+            EventType::UpdateRowsCompressed => parse_rows(RowKind::Update, Extra::Sized, body).map(Self::RowsCompressed),
+            EventType::DeleteRowsCompressed => parse_rows(RowKind::Delete, Extra::Sized, body).map(Self::RowsCompressed),
+            // The length in the first byte is cut to 8 bits; the text goes to the end.
+            EventType::RowsQuery => body.get(1..).map(Self::RowsQuery),
+            EventType::AnnotateRows => Some(Self::AnnotateRows(body)),
+            EventType::TransactionPayload => parse_transaction_payload(body).map(Self::TransactionPayload),
+            EventType::Heartbeat => Some(Self::Heartbeat(Heartbeat {
+                file: body,
+                position: u64::from(header.end_log_pos),
+            })),
+            EventType::HeartbeatV2 => parse_heartbeat(body).map(Self::Heartbeat),
+            EventType::IntVar => Some(Self::Statement(StatementPart::IntVar)),
+            EventType::Rand => Some(Self::Statement(StatementPart::Rand)),
+            EventType::UserVar => UserVar::parse(body).map(Self::UserVar),
+            EventType::BeginLoadQuery
+            | EventType::ExecuteLoadQuery
+            | EventType::AppendBlock
+            | EventType::DeleteFile => Some(Self::Statement(StatementPart::LoadData)),
+            EventType::Incident => parse_incident(body).map(Self::Incident),
+            EventType::StartEncryption => Some(Self::StartEncryption),
+            EventType::BinlogCheckpoint => parse_checkpoint(body).map(Self::BinlogCheckpoint),
+            EventType::Ignorable => Some(Self::Ignored(IgnoredReason::MarkedIgnorable)),
+            EventType::TransactionContext | EventType::ViewChange => {
+                Some(Self::Ignored(IgnoredReason::GroupReplication))
+            }
+            // Of releases before MySQL 5.1, or never written to a binlog at all.
+            EventType::Unknown
+            | EventType::StartV3
+            | EventType::Load
+            | EventType::Slave
+            | EventType::CreateFile
+            | EventType::ExecLoad
+            | EventType::NewLoad
+            | EventType::PreGaWriteRows
+            | EventType::PreGaUpdateRows
+            | EventType::PreGaDeleteRows => {
+                return Err(BinlogError::UnsupportedFormat {
+                    what: event_type.name(),
+                });
+            }
+        };
+        read.ok_or(BinlogError::MalformedEvent {
+            event: event_type.name(),
+            length: body.len(),
+        })
+    }
+}
+
+/// Only what the wire sends before a format description may come without one.
+fn check_format(event_type: EventType, format: Option<&FormatDescription>) -> Result<(), BinlogError> {
+    let early = matches!(
+        event_type,
+        EventType::FormatDescription | EventType::Rotate | EventType::Heartbeat | EventType::HeartbeatV2
+    );
+    if format.is_some() || early {
+        Ok(())
+    } else {
+        Err(BinlogError::Malformed {
+            what: "event before the format description",
+        })
+    }
+}
+
+/// Whether the post-header of a row event ends with extra data.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extra {
+    /// Version 1: no.
+    None,
+    /// Version 2: a length and as many bytes.
+    Sized,
+}
+
+fn parse_rows(kind: RowKind, extra: Extra, body: &[u8]) -> Option<Rows<'_>> {
+    let mut c = Cursor::new(body);
+    let (table_id, flags) = (c.u48()?, c.u16()?);
+    if extra == Extra::Sized {
+        // The length counts its own two bytes. Extra data (NDB, partition ids) say
+        // nothing about values.
+        let length = usize::from(c.u16()?).checked_sub(2)?;
+        c.take(length)?;
+    }
+    Some(Rows {
+        kind,
+        table_id,
+        flags,
+        partial_json: false,
+        body: c.take_rest(),
+    })
+}
+
+fn parse_partial_rows(body: &[u8]) -> Option<Rows<'_>> {
+    let rows = parse_rows(RowKind::Update, Extra::Sized, body)?;
+    Some(Rows {
+        partial_json: true,
+        ..rows
+    })
+}
+
+pub(crate) fn parse_rotate(body: &[u8]) -> Option<Rotate<'_>> {
+    let mut c = Cursor::new(body);
+    Some(Rotate {
+        position: c.u64()?,
+        file: c.take_rest(),
+    })
+}
+
+fn parse_incident(body: &[u8]) -> Option<Incident<'_>> {
+    let mut c = Cursor::new(body);
+    Some(Incident {
+        number: c.u16()?,
+        message: c.short_bytes()?,
+    })
+}
+
+fn parse_checkpoint(body: &[u8]) -> Option<&[u8]> {
+    let mut c = Cursor::new(body);
+    let length = c.u32()?;
+    c.take(length as usize)
+}
+
+/// HEARTBEAT_LOG_EVENT_V2: fields as type, length, value; 0 ends, 1 is the file name, 2
+/// the offset.
+fn parse_heartbeat(body: &[u8]) -> Option<Heartbeat<'_>> {
+    let mut c = Cursor::new(body);
+    let mut heartbeat = Heartbeat {
+        file: &[],
+        position: 0,
+    };
+    while !c.is_empty() {
+        match c.lenenc()? {
+            0 => break,
+            1 => heartbeat.file = c.lenenc_bytes()?,
+            2 => heartbeat.position = Cursor::new(c.lenenc_bytes()?).lenenc()?,
+            _ => drop(c.lenenc_bytes()?),
+        }
+    }
+    Some(heartbeat)
+}

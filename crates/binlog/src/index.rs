@@ -1,0 +1,179 @@
+//! Which binlog files a folder holds, in order.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::BinlogError;
+use crate::file::{MAGIC, MAGIC_ENCRYPTED};
+
+/// Digits of a file number at least.
+const NUMBER_DIGITS_MIN: usize = 6;
+
+/// Files of one server, oldest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileIndex {
+    folder: PathBuf,
+    names: Vec<String>,
+}
+
+impl FileIndex {
+    /// Lists the files that the index file `index` (in `folder`, or a path) names. Only
+    /// the last part of each entry counts: the folder may have been copied.
+    ///
+    /// # Errors
+    /// `Io`; `NoFiles` if the index is empty or names a file that is not there.
+    pub fn read(folder: impl Into<PathBuf>, index: &str) -> Result<Self, BinlogError> {
+        let folder = folder.into();
+        let path = folder.join(index);
+        let text = fs::read(&path).map_err(|source| BinlogError::Io {
+            path: path.display().to_string(),
+            source,
+        })?;
+        let names: Vec<String> = String::from_utf8_lossy(&text)
+            .lines()
+            .map(|line| line.rsplit(['/', '\\']).next().unwrap_or(line).trim().to_owned())
+            .filter(|name| !name.is_empty())
+            .collect();
+        if names.is_empty() {
+            return Err(no_files(&folder, format!("named by `{index}`")));
+        }
+        if let Some(missing) = names.iter().find(|name| !folder.join(name).is_file()) {
+            return Err(no_files(&folder, format!("`{missing}`, named by `{index}`,")));
+        }
+        Ok(Self { folder, names })
+    }
+
+    /// Lists the files named `base.NNNNNN` that begin as binlog files do, by number.
+    ///
+    /// # Errors
+    /// `Io`; `NoFiles` if there is none, or files of more than one base name.
+    pub fn scan(folder: impl Into<PathBuf>) -> Result<Self, BinlogError> {
+        let folder = folder.into();
+        let io = |source| BinlogError::Io {
+            path: folder.display().to_string(),
+            source,
+        };
+        let mut by_base: BTreeMap<String, BTreeMap<u64, String>> = BTreeMap::new();
+        for entry in fs::read_dir(&folder).map_err(io)? {
+            let entry = entry.map_err(io)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Some((base, number)) = split_number(&name) else {
+                continue;
+            };
+            if begins_as_binlog(&entry.path()) {
+                by_base.entry(base.to_owned()).or_default().insert(number, name);
+            }
+        }
+        let mut bases = by_base.into_iter();
+        let (Some((_, files)), more) = (bases.next(), bases.next()) else {
+            return Err(no_files(&folder, "named like `binlog.000001`".to_owned()));
+        };
+        if let Some((base, _)) = more {
+            return Err(no_files(
+                &folder,
+                format!("series can be told (there are several, one is `{base}.*`: name the index file)"),
+            ));
+        }
+        let names = files.into_values().collect();
+        Ok(Self { folder, names })
+    }
+
+    /// Names, oldest first.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Folder of the files.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Path of a file of the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// The file behind `name`: as its ROTATE event says if it has one, else by order.
+    /// `None` if it is not there (yet).
+    pub fn next_after(&self, name: &str, rotate: Option<&str>) -> Option<&str> {
+        if let Some(next) = rotate {
+            return self.names.iter().find(|known| *known == next).map(String::as_str);
+        }
+        let at = self.names.iter().position(|known| known == name)?;
+        self.names.get(at + 1).map(String::as_str)
+    }
+}
+
+fn no_files(folder: &Path, what: String) -> BinlogError {
+    BinlogError::NoFiles {
+        what,
+        path: folder.display().to_string(),
+    }
+}
+
+/// Base name and number of `base.NNNNNN`.
+fn split_number(name: &str) -> Option<(&str, u64)> {
+    let (base, digits) = name.rsplit_once('.')?;
+    let plain = digits.len() >= NUMBER_DIGITS_MIN && digits.bytes().all(|b| b.is_ascii_digit());
+    let number = digits.parse().ok()?;
+    (plain && !base.is_empty()).then_some((base, number))
+}
+
+/// A file that was just made may still be empty.
+fn begins_as_binlog(path: &Path) -> bool {
+    use std::io::Read as _;
+    let mut head = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(4).read_to_end(&mut head));
+    read.is_ok() && (head == MAGIC || head == MAGIC_ENCRYPTED || head.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, bytes) in files {
+            fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn numbers_order_files_not_texts() {
+        let folder = folder(&[
+            ("b.1000000", &MAGIC),
+            ("b.999999", &MAGIC),
+            ("b.index", b"x"),
+            ("ib.000001", b"no binlog"),
+            ("b.0001", &MAGIC),
+        ]);
+        let index = FileIndex::scan(folder.path()).unwrap();
+        assert_eq!(index.names(), ["b.999999", "b.1000000"]);
+        assert_eq!(index.next_after("b.999999", None), Some("b.1000000"));
+        assert_eq!(index.next_after("b.1000000", None), None);
+        assert_eq!(index.next_after("b.999999", Some("b.1000001")), None);
+    }
+
+    #[test]
+    fn two_series_need_an_index() {
+        let folder = folder(&[
+            ("b.000001", &MAGIC),
+            ("relay.000001", &MAGIC),
+            ("b.index", b"/var/lib/mysql/b.000001\n"),
+            ("bad.index", b"./b.000001\n./b.000002\n"),
+        ]);
+        assert!(FileIndex::scan(folder.path()).is_err());
+        let index = FileIndex::read(folder.path(), "b.index").unwrap();
+        assert_eq!(index.names(), ["b.000001"]);
+        let missing = FileIndex::read(folder.path(), "bad.index").unwrap_err();
+        assert!(missing.to_string().contains("b.000002"), "{missing}");
+    }
+
+    #[test]
+    fn an_empty_folder_is_an_error() {
+        let folder = folder(&[]);
+        assert!(matches!(FileIndex::scan(folder.path()), Err(BinlogError::NoFiles { .. })));
+    }
+}
