@@ -1,0 +1,11 @@
+//! End-to-end tests of the built `weir` command.
+
+#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
+
+mod bad_input;
+mod corruption;
+mod counts;
+mod full_disk;
+mod kill;
+mod memory;
+mod stop;
