@@ -2,6 +2,7 @@
 
 pub mod error;
 pub mod maintainer;
+pub mod state;
 
 pub use crate::error::{Error, Result};
 pub use crate::maintainer::{Effect, MaintainerConfig, MaintainerCore, SaveProgress, SavedKeys};

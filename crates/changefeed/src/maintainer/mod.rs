@@ -7,6 +7,8 @@ pub mod progress;
 pub mod registry;
 
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;
 
 pub use self::barriers::WantsTable;
