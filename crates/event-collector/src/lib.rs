@@ -1,1 +1,12 @@
-//! Epoch and sequence checks, byte ledger of one changefeed.
+//! Event collector: accepts every stream of one changefeed exactly once and in order,
+//! and keeps the changefeed's byte ledger.
+//!
+//! [`core`] is the state machine, [`ledger`] the books and the policy of credit,
+//! [`actor`] the shell between the service, the dispatchers and the sink.
+
+pub mod backoff;
+pub mod core;
+pub mod ledger;
+
+pub use crate::core::{CollectorConfig, CollectorCore, CollectorCounters, Effect, ResetReason};
+pub use crate::ledger::{Account, Grant, Lane, Ledger};

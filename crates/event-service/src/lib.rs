@@ -1,1 +1,19 @@
-//! Scans the store per dispatcher inside its own window and credit.
+//! Event service: scans the store for every dispatcher, inside that dispatcher's own
+//! window and credit.
+//!
+//! [`core`] is the state machine, [`scan`] what a scan thread does, [`actor`] the shell
+//! that connects both with the store and the collector.
+
+pub mod core;
+pub mod error;
+mod recent;
+pub mod scan;
+pub mod stream;
+pub mod waits;
+
+pub use crate::core::{Effect, ServiceConfig, ServiceCore, ServiceCounters};
+pub use crate::error::ServiceError;
+pub use crate::recent::RECENT_DDLS_MAX;
+pub use crate::scan::{DdlFilter, ScanDone, ScanJob};
+pub use crate::stream::Credit;
+pub use crate::waits::{WaitClock, WaitReason};
