@@ -1,0 +1,491 @@
+//! Reading a segment: a frame by address, or all groups in order.
+
+use std::sync::Arc;
+
+use lz4_flex::block::decompress_into;
+
+use crate::error::{Result, SegmentError};
+use crate::format::{
+    CHUNK_BYTES_MAX, CHUNK_HEADER_BYTES, CODEC_LZ4, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FRAME_MAGIC,
+    FrameAddress, FrameHeader, KIND_TRAILER, SegmentId, TRAILER_BYTES, Trailer, parse_file_header, u32_at,
+};
+use crate::volume::{VolumeFile, read_full};
+
+/// Bytes read ahead when a file is read in order, and at once when a frame is read by
+/// address.
+const READ_AHEAD_BYTES: usize = 1 << 20;
+
+/// A frame, checked and decompressed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// The owner's kind.
+    pub kind: u8,
+    /// Never compressed.
+    pub head: Vec<u8>,
+    /// Decompressed.
+    pub body: Vec<u8>,
+}
+
+/// Lengths only.
+impl std::fmt::Debug for Frame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Frame")
+            .field("kind", &self.kind)
+            .field("head_bytes", &self.head.len())
+            .field("body_bytes", &self.body.len())
+            .finish()
+    }
+}
+
+/// A frame met by the scanner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScannedFrame {
+    /// The owner's kind.
+    pub kind: u8,
+    /// Never compressed.
+    pub head: Vec<u8>,
+    /// Decompressed length of the body.
+    pub raw_bytes: u32,
+    /// The body, of kinds that were asked for.
+    pub body: Option<Vec<u8>>,
+    /// Where it lies.
+    pub address: FrameAddress,
+}
+
+/// A group met by the scanner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScannedGroup {
+    /// Number within the file, from 0.
+    pub number: u64,
+    /// Its frames, without the trailer.
+    pub frames: Vec<ScannedFrame>,
+    /// The owner's bytes of the trailer.
+    pub meta: Vec<u8>,
+    /// Offset behind it.
+    pub end: u64,
+}
+
+/// Window over a file that is read in order, or over one frame.
+struct Window<'a> {
+    file: &'a dyn VolumeFile,
+    name: &'a str,
+    base: u64,
+    bytes: Vec<u8>,
+    ahead: usize,
+    /// Offset behind which nothing is read.
+    limit: u64,
+}
+
+impl<'a> Window<'a> {
+    fn new(file: &'a dyn VolumeFile, name: &'a str, ahead: usize, limit: u64) -> Self {
+        Self {
+            file,
+            name,
+            base: 0,
+            bytes: Vec::new(),
+            ahead,
+            limit,
+        }
+    }
+
+    /// `len` bytes at `offset`, or None if the file ends before.
+    fn get(&mut self, offset: u64, len: usize) -> Result<Option<&[u8]>> {
+        let Some(end) = offset.checked_add(len as u64).filter(|e| *e <= self.limit) else {
+            return Ok(None);
+        };
+        if offset < self.base || end > self.base + self.bytes.len() as u64 {
+            let most = usize::try_from(self.limit - offset).unwrap_or(usize::MAX);
+            let want = len.max(self.ahead).min(most);
+            self.bytes.resize(want, 0);
+            self.base = offset;
+            let read = read_full(self.file, &mut self.bytes, offset)
+                .map_err(|e| SegmentError::io("reading", self.name, e))?;
+            self.bytes.truncate(read);
+        }
+        let start = usize::try_from(offset - self.base).unwrap_or(usize::MAX);
+        Ok(self.bytes.get(start..start.saturating_add(len)))
+    }
+}
+
+/// What is wrong with a frame: reason and offset stay apart until it is known whether a
+/// torn tail is allowed.
+type Checked<T> = std::result::Result<T, &'static str>;
+
+struct ReadFrame {
+    frame: Frame,
+    raw_bytes: u32,
+    /// Checksum that covers all of it.
+    crc: u32,
+    stored_bytes: u64,
+}
+
+fn read_frame(
+    window: &mut Window<'_>,
+    offset: u64,
+    with_body: &dyn Fn(u8) -> bool,
+) -> Result<Checked<ReadFrame>> {
+    let Some(bytes) = window.get(offset, FRAME_HEADER_BYTES)? else {
+        return Ok(Err("a frame is cut off"));
+    };
+    let mut fixed = [0_u8; FRAME_HEADER_BYTES];
+    fixed.copy_from_slice(bytes);
+    let Some(header) = FrameHeader::parse(&fixed) else {
+        return Ok(Err("no frame begins here"));
+    };
+    let at = offset + FRAME_HEADER_BYTES as u64;
+    let Some(head) = window.get(at, header.head_bytes as usize)? else {
+        return Ok(Err("a frame is cut off"));
+    };
+    if !header.holds(&fixed, head) {
+        return Ok(Err("a frame's checksum does not fit"));
+    }
+    let head = head.to_vec();
+    let mut at = at + u64::from(header.head_bytes);
+    let keep = with_body(header.kind);
+    let raw_bytes = header.raw_bytes as usize;
+    let mut body = Vec::new();
+    if keep {
+        body.resize(raw_bytes, 0);
+    }
+    let (mut done, mut crc) = (0_usize, header.crc);
+    while done < raw_bytes {
+        let target = keep.then(|| body.get_mut(done..).unwrap_or_default());
+        match read_chunk(window, at, &header, raw_bytes - done, crc, target)? {
+            Ok(chunk) => {
+                done += chunk.raw;
+                at += (CHUNK_HEADER_BYTES + chunk.stored) as u64;
+                crc = chunk.crc;
+            }
+            Err(reason) => return Ok(Err(reason)),
+        }
+    }
+    let frame = Frame {
+        kind: header.kind,
+        head,
+        body,
+    };
+    Ok(Ok(ReadFrame {
+        frame,
+        raw_bytes: header.raw_bytes,
+        crc,
+        stored_bytes: at - offset,
+    }))
+}
+
+struct Chunk {
+    raw: usize,
+    stored: usize,
+    crc: u32,
+}
+
+fn read_chunk(
+    window: &mut Window<'_>,
+    at: u64,
+    header: &FrameHeader,
+    left: usize,
+    crc: u32,
+    target: Option<&mut [u8]>,
+) -> Result<Checked<Chunk>> {
+    let Some(bytes) = window.get(at, CHUNK_HEADER_BYTES)? else {
+        return Ok(Err("a frame is cut off"));
+    };
+    let mut fixed = [0_u8; CHUNK_HEADER_BYTES];
+    fixed.copy_from_slice(bytes);
+    let field = |at| u32_at(&fixed, at).unwrap_or(0);
+    let (raw, stored, expected) = (field(0) as usize, field(4) as usize, field(8));
+    if raw == 0 || raw != left.min(CHUNK_BYTES_MAX) || stored > raw {
+        return Ok(Err("a chunk's length is impossible"));
+    }
+    let Some(data) = window.get(at + CHUNK_HEADER_BYTES as u64, stored)? else {
+        return Ok(Err("a frame is cut off"));
+    };
+    let crc = crc32c::crc32c_append(crc, data);
+    if crc != expected {
+        return Ok(Err("a frame's checksum does not fit"));
+    }
+    if let Some(target) = target.and_then(|t| t.get_mut(..raw)) {
+        if stored == raw {
+            target.copy_from_slice(data);
+        } else if header.codec != CODEC_LZ4 || decompress_into(data, target).ok() != Some(raw) {
+            return Ok(Err("a chunk does not decompress"));
+        }
+    }
+    Ok(Ok(Chunk { raw, stored, crc }))
+}
+
+/// Reads frames of one file; shared between threads.
+pub struct SegmentReader {
+    file: Arc<dyn VolumeFile>,
+    name: String,
+    id: SegmentId,
+}
+
+impl std::fmt::Debug for SegmentReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SegmentReader")
+            .field("name", &self.name)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SegmentReader {
+    /// Checks the file's header.
+    ///
+    /// # Errors
+    /// Reading failed, or it is no segment.
+    pub fn open(file: Arc<dyn VolumeFile>, name: &str) -> Result<Self> {
+        let mut bytes = [0_u8; FILE_HEADER_BYTES];
+        let read = read_full(&*file, &mut bytes, 0).map_err(|e| SegmentError::io("reading", name, e))?;
+        let id = bytes.get(..read).and_then(parse_file_header);
+        let Some(id) = id else {
+            return Err(corrupt(name, 0, "no segment header"));
+        };
+        Ok(Self {
+            file,
+            name: name.to_owned(),
+            id,
+        })
+    }
+
+    /// For a file just created by a writer, whose header may still be in its buffer.
+    pub fn of_new(file: Arc<dyn VolumeFile>, name: &str, id: SegmentId) -> Self {
+        Self {
+            file,
+            name: name.to_owned(),
+            id,
+        }
+    }
+
+    /// Which segment it is.
+    pub fn id(&self) -> SegmentId {
+        self.id
+    }
+
+    /// The open file.
+    pub fn file(&self) -> Arc<dyn VolumeFile> {
+        Arc::clone(&self.file)
+    }
+
+    /// File name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Length of the file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn size(&self) -> Result<u64> {
+        self.file
+            .size()
+            .map_err(|e| SegmentError::io("reading", &self.name, e))
+    }
+
+    /// Reads and checks one frame. Beside the frame itself it takes 1 MiB at most, and
+    /// an ordinary frame is one read.
+    ///
+    /// # Errors
+    /// Reading failed, or the bytes are not what was written.
+    pub fn read(&self, address: FrameAddress) -> Result<Frame> {
+        let limit = address.offset + u64::from(address.stored_bytes);
+        let mut window = Window::new(&*self.file, &self.name, READ_AHEAD_BYTES, limit);
+        match read_frame(&mut window, address.offset, &|_| true)? {
+            Ok(read) if read.stored_bytes == u64::from(address.stored_bytes) => Ok(read.frame),
+            Ok(_) => Err(self.corrupt(address.offset, "a frame's length does not fit")),
+            Err(reason) => Err(self.corrupt(address.offset, reason)),
+        }
+    }
+
+    /// Raw bytes of the file, for what the owner writes outside of frames.
+    ///
+    /// # Errors
+    /// Reading failed, or the file is shorter.
+    pub fn read_raw(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0_u8; len];
+        let read = read_full(&*self.file, &mut bytes, offset)
+            .map_err(|e| SegmentError::io("reading", &self.name, e))?;
+        if read < len {
+            return Err(self.corrupt(offset, "the file ends too early"));
+        }
+        Ok(bytes)
+    }
+
+    /// An error that names this file.
+    pub fn corrupt(&self, offset: u64, reason: &'static str) -> SegmentError {
+        corrupt(&self.name, offset, reason)
+    }
+
+    /// All whole groups in order, up to `limit` (the file's end if none). Bodies are
+    /// kept for the kinds that `with_body` names.
+    ///
+    /// # Errors
+    /// Reading the length failed.
+    pub fn groups<'a>(&'a self, limit: Option<u64>, with_body: &'a dyn Fn(u8) -> bool) -> Result<Groups<'a>> {
+        let size = self.size()?;
+        let limit = limit.map_or(size, |l| l.min(size));
+        Ok(Groups {
+            window: Window::new(&*self.file, &self.name, READ_AHEAD_BYTES, limit),
+            with_body,
+            offset: FILE_HEADER_BYTES as u64,
+            number: 0,
+            limit,
+            broken: None,
+        })
+    }
+}
+
+fn corrupt(name: &str, offset: u64, reason: &'static str) -> SegmentError {
+    SegmentError::Corrupt {
+        file: name.to_owned(),
+        offset,
+        reason,
+    }
+}
+
+/// Walks the groups of a file.
+pub struct Groups<'a> {
+    window: Window<'a>,
+    with_body: &'a dyn Fn(u8) -> bool,
+    offset: u64,
+    number: u64,
+    limit: u64,
+    broken: Option<(u64, &'static str)>,
+}
+
+impl Groups<'_> {
+    /// End of the last whole group.
+    pub fn end(&self) -> u64 {
+        self.offset
+    }
+
+    /// Number of the next group.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Offset and reason of what stopped the walk before the file's end, if anything.
+    pub fn broken(&self) -> Option<(u64, &'static str)> {
+        self.broken
+    }
+
+    /// The next whole group; none at the end of the file or before a group that is
+    /// torn or damaged (see [`Self::broken`]).
+    ///
+    /// # Errors
+    /// Reading failed.
+    pub fn next_group(&mut self) -> Result<Option<ScannedGroup>> {
+        if self.broken.is_some() || self.offset >= self.limit {
+            return Ok(None);
+        }
+        let (mut at, mut crc, mut frames) = (self.offset, 0_u32, Vec::new());
+        loop {
+            let read = match read_frame(&mut self.window, at, self.with_body)? {
+                Ok(read) => read,
+                Err(reason) => {
+                    self.broken = Some((at, reason));
+                    return Ok(None);
+                }
+            };
+            if read.frame.kind == KIND_TRAILER {
+                let end = at + read.stored_bytes;
+                let trailer = Trailer::parse(&read.frame.head);
+                let count = u32::try_from(frames.len()).unwrap_or(u32::MAX);
+                let fits = trailer.is_some_and(|t| {
+                    t.group == self.number && t.start == self.offset && t.frames == count && t.crc == crc
+                });
+                if !fits {
+                    self.broken = Some((at, "a group's trailer does not fit"));
+                    return Ok(None);
+                }
+                let group = ScannedGroup {
+                    number: self.number,
+                    frames,
+                    meta: read.frame.head.get(TRAILER_BYTES..).unwrap_or_default().to_vec(),
+                    end,
+                };
+                self.number += 1;
+                self.offset = end;
+                return Ok(Some(group));
+            }
+            crc = crc32c::crc32c_append(crc, &read.crc.to_le_bytes());
+            let stored_bytes = u32::try_from(read.stored_bytes).unwrap_or(u32::MAX);
+            let kept = (self.with_body)(read.frame.kind);
+            frames.push(ScannedFrame {
+                kind: read.frame.kind,
+                head: read.frame.head,
+                raw_bytes: read.raw_bytes,
+                body: kept.then_some(read.frame.body),
+                address: FrameAddress {
+                    offset: at,
+                    stored_bytes,
+                },
+            });
+            at += read.stored_bytes;
+        }
+    }
+
+    /// Decides about what stopped the walk: what was never synced may be torn, and is
+    /// cut off by the caller; but if a later group, written after the damaged place was
+    /// synced, is there, then the place was whole once.
+    ///
+    /// # Errors
+    /// The damage lies in synced data, or reading failed.
+    pub fn check_tail(&mut self) -> Result<()> {
+        let Some((offset, reason)) = self.broken else {
+            return Ok(());
+        };
+        let magic = FRAME_MAGIC.to_le_bytes();
+        let mut at = offset;
+        while at < self.limit {
+            let len = usize::try_from(self.limit - at)
+                .unwrap_or(usize::MAX)
+                .min(READ_AHEAD_BYTES);
+            let Some(bytes) = self.window.get(at, len)? else {
+                break;
+            };
+            let hits: Vec<u64> = bytes
+                .windows(5)
+                .enumerate()
+                .filter(|(_, w)| w.starts_with(&magic) && w.ends_with(&[KIND_TRAILER]))
+                .map(|(i, _)| at + i as u64)
+                .collect();
+            for hit in hits {
+                if let Ok(read) = read_frame(&mut self.window, hit, &|_| false)?
+                    && let Some(trailer) = Trailer::parse(&read.frame.head)
+                    && trailer.start < hit
+                    && trailer.synced > self.offset
+                {
+                    return Err(corrupt(self.window.name, offset, reason));
+                }
+            }
+            // Five bytes make a hit; keep four for one that straddles the border.
+            at += if len <= 4 { len as u64 } else { len as u64 - 4 };
+            if len < READ_AHEAD_BYTES {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the walked bytes again, so that the next sync makes them durable even if
+    /// an earlier sync failed and the system called the pages clean.
+    ///
+    /// # Errors
+    /// Reading or writing failed.
+    pub fn rewrite(&mut self) -> Result<()> {
+        let (end, mut at) = (self.offset, 0_u64);
+        let (file, name) = (self.window.file, self.window.name);
+        while at < end {
+            let len = usize::try_from(end - at)
+                .unwrap_or(usize::MAX)
+                .min(READ_AHEAD_BYTES);
+            let Some(bytes) = self.window.get(at, len)? else {
+                return Err(corrupt(name, at, "the file ends too early"));
+            };
+            crate::volume::write_all(file, bytes, at).map_err(|e| SegmentError::io("writing", name, e))?;
+            at += len as u64;
+        }
+        Ok(())
+    }
+}
