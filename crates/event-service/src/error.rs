@@ -23,6 +23,9 @@ pub enum ServiceError {
         /// What it did.
         what: &'static str,
     },
+    /// The system gives no more threads.
+    #[error("the threads that scan the event store cannot be started")]
+    Threads,
 }
 
 impl Classified for ServiceError {
@@ -30,6 +33,7 @@ impl Classified for ServiceError {
         match self {
             Self::RowTooLarge { .. } => ErrorClass::Table,
             Self::StoreContract { .. } => ErrorClass::Bug,
+            Self::Threads => ErrorClass::Transient,
         }
     }
 
@@ -37,6 +41,7 @@ impl Classified for ServiceError {
         match self {
             Self::RowTooLarge { .. } => "WEIR-EVS-001",
             Self::StoreContract { .. } => "WEIR-EVS-002",
+            Self::Threads => "WEIR-EVS-003",
         }
     }
 
@@ -47,6 +52,7 @@ impl Classified for ServiceError {
                     .to_owned()
             }
             Self::StoreContract { .. } => "Report this as a bug of Weir.".to_owned(),
+            Self::Threads => "Raise the limit of threads for the user that runs Weir.".to_owned(),
         }
     }
 }

@@ -4,13 +4,17 @@
 //! [`core`] is the state machine, [`scan`] what a scan thread does, [`actor`] the shell
 //! that connects both with the store and the collector.
 
+pub mod actor;
 pub mod core;
 pub mod error;
+pub mod metrics;
+mod pool;
 mod recent;
 pub mod scan;
 pub mod stream;
 pub mod waits;
 
+pub use crate::actor::{AttachCollector, EventService, EventServiceOptions, StopService};
 pub use crate::core::{Effect, ServiceConfig, ServiceCore, ServiceCounters};
 pub use crate::error::ServiceError;
 pub use crate::recent::RECENT_DDLS_MAX;
