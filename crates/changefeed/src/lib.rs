@@ -2,7 +2,9 @@
 
 pub mod error;
 pub mod maintainer;
+pub mod meta_store;
 pub mod state;
 
 pub use crate::error::{Error, Result};
 pub use crate::maintainer::{Effect, MaintainerConfig, MaintainerCore, SaveProgress, SavedKeys};
+pub use crate::meta_store::{MemoryMetaStore, MetaStore, Progress, RedbMetaStore, TokenUpdate};
