@@ -120,6 +120,41 @@ impl BlockBuilder {
         self.events += 1;
     }
 
+    /// As `push` into an empty block, for a large event: takes the event's own allocation
+    /// over instead of copying it. `body` is where the body lies in `bytes`; there must
+    /// be room for a record header before it (event headers are longer). Returns the
+    /// bytes if the block is not empty or there is no such room.
+    ///
+    /// # Errors
+    /// The bytes, untouched.
+    pub fn adopt(
+        &mut self,
+        (txn, ordinal): (u32, u32),
+        kind: RowKind,
+        flags: u8,
+        mut bytes: Vec<u8>,
+        body: Range<usize>,
+    ) -> Result<(), Vec<u8>> {
+        let start = body.start.checked_sub(RECORD_HEADER_BYTES);
+        let (Some(start), true) = (start, self.events == 0 && body.end <= bytes.len() && body.start <= body.end)
+        else {
+            return Err(bytes);
+        };
+        let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
+        bytes.truncate(body.end);
+        bytes.drain(..start);
+        self.push(txn, ordinal, kind, flags, &[]);
+        let header_end = RECORD_HEADER_BYTES.min(self.payload.len()).min(bytes.len());
+        if let (Some(to), Some(from)) = (bytes.get_mut(..header_end), self.payload.get(..header_end)) {
+            to.copy_from_slice(from);
+        }
+        if let Some(field) = bytes.get_mut(12..RECORD_HEADER_BYTES) {
+            field.copy_from_slice(&length.to_le_bytes());
+        }
+        self.payload = bytes;
+        Ok(())
+    }
+
     /// Bytes of memory that the block pins.
     pub fn pinned_bytes(&self) -> usize {
         self.payload.capacity() + self.txns.capacity() * 4
@@ -356,6 +391,22 @@ mod tests {
         );
         let tail: Vec<_> = block.events_in(read[1].offset..block.payload.len()).collect();
         assert_eq!(tail.len(), 2);
+    }
+
+    #[test]
+    fn an_adopted_event_is_as_if_pushed() {
+        let mut pushed = BlockBuilder::new(version());
+        pushed.push(3, 7, RowKind::Update, 1, b"body");
+        let mut adopted = BlockBuilder::new(version());
+        let event = b"0123456789012345678body crc".to_vec();
+        let left = adopted.adopt((3, 7), RowKind::Update, 1, event.clone(), 19..23);
+        assert_eq!(left, Ok(()));
+        assert_eq!(adopted.payload, pushed.payload);
+        assert_eq!((adopted.events, adopted.first, adopted.last), (1, (3, 7), (3, 7)));
+        let refused = adopted.adopt((3, 8), RowKind::Update, 1, event.clone(), 19..23);
+        assert_eq!(refused, Err(event));
+        let short = BlockBuilder::new(version()).adopt((0, 1), RowKind::Insert, 0, vec![0; 20], 15..20);
+        assert_eq!(short, Err(vec![0; 20]));
     }
 
     #[test]

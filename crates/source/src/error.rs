@@ -1,0 +1,195 @@
+//! Errors of the source.
+
+use weir_binlog::error::BinlogError;
+use weir_schema::SchemaError;
+use weir_types::{Classified, ErrorClass};
+
+/// Why the source cannot go on. `place` is file and offset of the event.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The bytes are not a binlog, or damaged.
+    #[error("cannot read the binlog at `{place}`")]
+    Binlog {
+        /// File and offset.
+        place: String,
+        /// What is wrong.
+        #[source]
+        source: BinlogError,
+    },
+    /// A statement is not understood.
+    #[error("cannot understand the statement at `{place}`")]
+    Statement {
+        /// File and offset.
+        place: String,
+        /// What is wrong.
+        #[source]
+        source: SchemaError,
+    },
+    /// A statement's text is not in the charset that its session declared, or in one
+    /// that is not known.
+    #[error("text of the statement at `{place}` cannot be read as collation {collation}")]
+    StatementText {
+        /// File and offset.
+        place: String,
+        /// Collation id of the client, 0 if not known.
+        collation: u16,
+    },
+    /// Rows of a table were changed by a statement instead of by row events.
+    #[error("rows{table} were changed in statement format at `{place}`")]
+    StatementFormat {
+        /// File and offset.
+        place: String,
+        /// ` of` and the table, if it can be told.
+        table: String,
+    },
+    /// A transaction begins before the one before it ended.
+    #[error("a transaction begins at `{place}` before the one before it has ended")]
+    Unended {
+        /// File and offset.
+        place: String,
+    },
+    /// An event stands where it cannot.
+    #[error("`{event}` event outside of a transaction at `{place}`")]
+    OutsideTransaction {
+        /// File and offset.
+        place: String,
+        /// Name of the event.
+        event: &'static str,
+    },
+    /// A row event without the table map that describes it.
+    #[error("row event without table map (table id {table_id}) at `{place}`")]
+    NoTableMap {
+        /// File and offset.
+        place: String,
+        /// The id.
+        table_id: u64,
+    },
+    /// A rollback to a savepoint that was not set.
+    #[error("rollback to an unknown savepoint at `{place}`")]
+    UnknownSavepoint {
+        /// File and offset.
+        place: String,
+    },
+    /// More row events in one transaction than ordinals.
+    #[error("the transaction at `{place}` has more than 4 billion row events")]
+    TooManyEvents {
+        /// File and offset.
+        place: String,
+    },
+    /// The server says that events were lost.
+    #[error("the server reports an incident at `{place}`: events may be missing")]
+    Incident {
+        /// File and offset.
+        place: String,
+    },
+    /// The rest of the file is encrypted.
+    #[error("the binlog is encrypted from `{place}` on")]
+    Encrypted {
+        /// File and offset.
+        place: String,
+    },
+    /// The file to resume from, or the oldest one needed, is gone.
+    #[error("binlog file `{file}` is not in the folder any more")]
+    Purged {
+        /// Name of the file.
+        file: String,
+    },
+    /// Transactions between the start and the oldest file are gone.
+    #[error("the binlog begins behind the start: transactions `{missing}` are purged")]
+    PurgedGtids {
+        /// What is missing.
+        missing: String,
+    },
+    /// The files belong to another server than the saved position.
+    #[error("the binlog files in the folder are not those that the saved position belongs to")]
+    OtherSource,
+    /// A position behind the end of a file, or inside a transaction.
+    #[error("`{place}` is not a place where a transaction begins")]
+    BadPosition {
+        /// File and offset.
+        place: String,
+    },
+    /// A file ends without its end marker, and the next one does not follow it.
+    #[error("binlog file `{file}` is cut: {what}")]
+    CutFile {
+        /// Name of the file.
+        file: String,
+        /// What is missing.
+        what: &'static str,
+    },
+    /// The last file ends inside a transaction and nothing more is waited for.
+    #[error("the source ends inside a transaction at `{place}`")]
+    CutTransaction {
+        /// File and offset of the end.
+        place: String,
+    },
+    /// The reading thread ended by a panic.
+    #[error("the binlog reader ended by a panic")]
+    Panicked,
+}
+
+/// Result of this crate.
+pub(crate) type Result<T, E = SourceError> = std::result::Result<T, E>;
+
+impl Classified for SourceError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            // A table whose rows cannot be taken must not be left out silently.
+            Self::Binlog { source, .. } if source.class() == ErrorClass::Table => ErrorClass::Changefeed,
+            Self::Binlog { source, .. } => source.class(),
+            Self::Panicked => ErrorClass::Bug,
+            _ => ErrorClass::Changefeed,
+        }
+    }
+
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Binlog { source, .. } => source.code(),
+            Self::Statement { source, .. } => source.code(),
+            Self::StatementText { .. } => "WEIR-SRC-001",
+            Self::StatementFormat { .. } => "WEIR-SRC-002",
+            Self::Unended { .. } => "WEIR-SRC-003",
+            Self::OutsideTransaction { .. } => "WEIR-SRC-004",
+            Self::NoTableMap { .. } => "WEIR-SRC-005",
+            Self::UnknownSavepoint { .. } => "WEIR-SRC-006",
+            Self::TooManyEvents { .. } => "WEIR-SRC-007",
+            Self::Incident { .. } => "WEIR-SRC-008",
+            Self::Encrypted { .. } => "WEIR-SRC-009",
+            Self::Purged { .. } => "WEIR-SRC-010",
+            Self::PurgedGtids { .. } => "WEIR-SRC-011",
+            Self::OtherSource => "WEIR-SRC-012",
+            Self::BadPosition { .. } => "WEIR-SRC-013",
+            Self::CutFile { .. } => "WEIR-SRC-014",
+            Self::CutTransaction { .. } => "WEIR-SRC-015",
+            Self::Panicked => "WEIR-SRC-016",
+        }
+    }
+
+    fn action(&self) -> String {
+        match self {
+            Self::Binlog { source, .. } => return source.action(),
+            Self::Statement { source, .. } => return source.action(),
+            Self::StatementText { .. } => "report the collation and the server version; to go on, start behind this place",
+            Self::StatementFormat { .. } => {
+                "set `binlog_format=ROW` on the server for all sessions, or exclude the table by a filter rule, and start behind this place"
+            }
+            Self::Unended { .. } | Self::OutsideTransaction { .. } | Self::NoTableMap { .. } | Self::UnknownSavepoint { .. } => {
+                "check the files with `mysqlbinlog`, and start at the beginning of a transaction"
+            }
+            Self::TooManyEvents { .. } => "split the change into smaller transactions",
+            Self::Incident { .. } => "take a new copy of the data, and start behind this place",
+            Self::Encrypted { .. } => "read files written with `encrypt_binlog=OFF`",
+            Self::Purged { .. } | Self::PurgedGtids { .. } => {
+                "bring the missing files back, or take a new copy of the data and start from there with a new data directory"
+            }
+            Self::OtherSource => "point the source at the folder of the same server, or use a new data directory",
+            Self::BadPosition { .. } => "name the offset behind the last event of a transaction, as `mysqlbinlog` prints it",
+            Self::CutFile { .. } => "replace the file by an intact copy; the run goes on from the last whole transaction",
+            Self::CutTransaction { .. } => {
+                "copy the rest of the file and run again; everything whole before this place was delivered"
+            }
+            Self::Panicked => "report the log of this run",
+        }
+        .to_owned()
+    }
+}

@@ -1,0 +1,181 @@
+//! Tables of the source: which are wanted, which the history knows, and what the table
+//! ids of the binlog stand for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use weir_binlog::cache::TableMapCache;
+use weir_binlog::error::BinlogError;
+use weir_binlog::table_map::TableMap;
+use weir_filter::TableFilter;
+use weir_types::{DdlKind, Flavor, TableName, TableVersion};
+
+/// Table ids kept at most; beyond it they are forgotten at the next transaction.
+const IDS_MAX: usize = 16_384;
+
+/// Index of a table in `Tables`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct TableNo(pub(crate) usize);
+
+/// A table that was met.
+pub(crate) struct Table {
+    pub(crate) name: TableName,
+    /// The history knows that it exists.
+    pub(crate) known: bool,
+    /// Number of the transaction that already holds its implicit creation.
+    pub(crate) created_in: u64,
+    /// Where its newest block lies: generation and index of the growing group's blocks.
+    pub(crate) block: (u64, usize),
+    /// Payload bytes of its last full block, so that the next one starts at that size.
+    pub(crate) payload_hint: usize,
+}
+
+/// What a table id stands for.
+pub(crate) struct MappedTable {
+    shape: Box<[u8]>,
+    /// None if the filter leaves the table out.
+    pub(crate) wanted: Option<(TableNo, Arc<TableVersion>)>,
+    /// Number of the transaction that mapped it last.
+    pub(crate) transaction: u64,
+}
+
+pub(crate) struct Tables {
+    filter: Arc<TableFilter>,
+    tables: Vec<Table>,
+    by_name: HashMap<TableName, TableNo>,
+    by_id: HashMap<u64, MappedTable>,
+    cache: TableMapCache,
+}
+
+fn text(bytes: &[u8]) -> Result<&str, BinlogError> {
+    std::str::from_utf8(bytes).map_err(|_| BinlogError::Malformed {
+        what: "table name that is not UTF-8",
+    })
+}
+
+impl Tables {
+    pub(crate) fn new(filter: Arc<TableFilter>, known: impl IntoIterator<Item = TableName>) -> Self {
+        let mut tables = Self {
+            filter,
+            tables: Vec::new(),
+            by_name: HashMap::new(),
+            by_id: HashMap::new(),
+            cache: TableMapCache::new(Flavor::Mysql),
+        };
+        for name in known {
+            let no = tables.number(name);
+            if let Some(table) = tables.get_mut(no) {
+                table.known = true;
+            }
+        }
+        tables
+    }
+
+    /// The server that writes from here on; table ids of another one mean nothing.
+    pub(crate) fn set_flavor(&mut self, flavor: Flavor) {
+        self.cache = TableMapCache::new(flavor);
+        self.by_id.clear();
+    }
+
+    pub(crate) fn get(&self, no: TableNo) -> Option<&Table> {
+        self.tables.get(no.0)
+    }
+
+    pub(crate) fn get_mut(&mut self, no: TableNo) -> Option<&mut Table> {
+        self.tables.get_mut(no.0)
+    }
+
+    /// The number of a table, new if it was never met.
+    pub(crate) fn number(&mut self, name: TableName) -> TableNo {
+        if let Some(&no) = self.by_name.get(&name) {
+            return no;
+        }
+        let no = TableNo(self.tables.len());
+        self.tables.push(Table {
+            name: name.clone(),
+            known: false,
+            created_in: 0,
+            block: (0, 0),
+            payload_hint: 0,
+        });
+        self.by_name.insert(name, no);
+        no
+    }
+
+    /// Whether the filter lets a table, or some table of a schema (empty name), through.
+    pub(crate) fn wants(&self, name: &TableName) -> bool {
+        if name.table.is_empty() {
+            self.filter.may_match_schema(&name.schema)
+        } else {
+            self.filter.matches(name)
+        }
+    }
+
+    /// Takes in a table map of transaction number `transaction`.
+    pub(crate) fn map(&mut self, map: &TableMap<'_>, transaction: u64) -> Result<(), BinlogError> {
+        if let Some(mapped) = self.by_id.get_mut(&map.table_id)
+            && *mapped.shape == *map.shape
+        {
+            mapped.transaction = transaction;
+            return Ok(());
+        }
+        let name = TableName::new(text(map.schema)?, text(map.table)?);
+        let wanted = if self.wants(&name) {
+            let version = self.cache.get(map)?;
+            Some((self.number(name), version))
+        } else {
+            None
+        };
+        if self.by_id.len() >= IDS_MAX {
+            self.by_id.retain(|_, mapped| mapped.transaction == transaction);
+        }
+        let shape = map.shape.into();
+        self.by_id.insert(
+            map.table_id,
+            MappedTable {
+                shape,
+                wanted,
+                transaction,
+            },
+        );
+        Ok(())
+    }
+
+    pub(crate) fn mapped(&self, table_id: u64) -> Option<&MappedTable> {
+        self.by_id.get(&table_id)
+    }
+
+    /// What a statement does to the set of tables that exist.
+    pub(crate) fn apply(&mut self, kind: DdlKind, writes: &[TableName], makes: &[TableName]) {
+        let removes = match kind {
+            DdlKind::DropTable | DdlKind::RenameTable | DdlKind::DropDatabase => writes,
+            DdlKind::ImplicitCreate
+            | DdlKind::CreateTable
+            | DdlKind::AlterTable
+            | DdlKind::Index
+            | DdlKind::TruncateTable
+            | DdlKind::CreateDatabase
+            | DdlKind::AlterDatabase
+            | DdlKind::Other => &[],
+        };
+        for name in removes {
+            if name.table.is_empty() {
+                let gone = self.tables.iter_mut().filter(|t| t.name.schema == name.schema);
+                gone.for_each(|table| table.known = false);
+            } else if let Some(no) = self.by_name.get(name).copied()
+                && let Some(table) = self.get_mut(no)
+            {
+                table.known = false;
+            }
+        }
+        for name in makes {
+            if !self.wants(name) {
+                continue;
+            }
+            let no = self.number(name.clone());
+            if let Some(table) = self.get_mut(no) {
+                table.known = true;
+            }
+        }
+    }
+}
