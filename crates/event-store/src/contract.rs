@@ -9,7 +9,7 @@ use weir_types::{
     Token, Xid,
 };
 
-use crate::error::StoreError;
+use crate::error::{AppendError, StoreError};
 
 /// What a store holds when it is opened.
 #[derive(Clone, Debug)]
@@ -110,7 +110,8 @@ pub trait StoreReader: Send + Sync + 'static {
     fn last_key(&self, table: &TableName, after: OrderKey) -> Option<OrderKey>;
 
     /// The token for a durable place: position before its transaction, its GTID, open
-    /// XA groups.
+    /// XA groups. For a place at the end of a transaction (ordinal `u32::MAX`), or
+    /// between two of them, the position is the one behind it.
     ///
     /// # Errors
     /// The place is not in the store any more.
@@ -146,15 +147,16 @@ pub trait StoreWriter: Send {
     /// own clock, milliseconds since the Unix epoch.
     ///
     /// # Errors
-    /// Full disk or quota: the input comes back inside the error's `retry` and nothing
-    /// of it was written; the caller may try again later. Others are fatal.
-    fn append(&mut self, input: StoreInput, now_ms: u64) -> Result<(), StoreError>;
+    /// The input comes back and nothing of it was written. Full disk or quota
+    /// ([`StoreError::is_full`]): the caller may try again later. Others are final.
+    fn append(&mut self, input: StoreInput, now_ms: u64) -> Result<(), AppendError>;
 
     /// Ends the commit group; what was appended becomes durable when the ticket was
     /// waited for. None if nothing was appended.
     ///
     /// # Errors
-    /// Writing failed.
+    /// Full disk: the group stays open, the caller may try again later. Others are
+    /// final.
     fn commit_group(&mut self) -> Result<Option<Box<dyn SyncTicket>>, StoreError>;
 
     /// Synced progress of the tables; removes or rewrites segments that all have
@@ -172,6 +174,6 @@ pub trait StoreWriter: Send {
     /// Writing failed.
     fn detach(&mut self, table: &TableName) -> Result<(), StoreError>;
 
-    /// Bytes on disk that count against the quota.
+    /// Bytes of memory or disk that count against the quota.
     fn disk_bytes(&self) -> u64;
 }

@@ -7,7 +7,19 @@
 
 pub mod contract;
 pub mod error;
+pub mod memory;
+
+mod catalog;
+mod history;
+mod meta;
+mod slice;
+mod state;
+mod tail;
+mod view;
+mod wire;
 
 pub use contract::{
     DdlPage, Recovered, ScanEnd, ScanOutcome, ScanRequest, StoreReader, StoreWriter, SyncTicket, Synced,
 };
+pub use error::{AppendError, StoreError};
+pub use memory::{MemoryOptions, MemoryReader, MemoryStore, MemoryWriter};
