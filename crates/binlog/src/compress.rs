@@ -310,10 +310,7 @@ pub fn inflate_rows<'b>(
     let preamble = skip_preamble(rows.kind, rows.body).ok_or(BinlogError::Malformed {
         what: "bitmaps of a compressed row event",
     })?;
-    let (head, record) = rows
-        .body
-        .split_at_checked(preamble)
-        .unwrap_or((rows.body, &[]));
+    let (head, record) = rows.body.split_at_checked(preamble).unwrap_or((rows.body, &[]));
     out.extend_from_slice(head);
     inflate_record(record, max_bytes, out)?;
     Ok(Rows {

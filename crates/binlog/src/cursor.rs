@@ -78,7 +78,6 @@ impl<'a> Cursor<'a> {
         i64, i64, from_le_bytes, "Eight bytes, little-endian, signed.";
         f32, f32, from_le_bytes, "IEEE single, little-endian.";
         f64, f64, from_le_bytes, "IEEE double, little-endian.";
-        u16_be, u16, from_be_bytes, "Two bytes, big-endian.";
         u32_be, u32, from_be_bytes, "Four bytes, big-endian.";
     }
 

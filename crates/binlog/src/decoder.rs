@@ -123,8 +123,8 @@ impl Decoder {
 /// in-use flag, so that flag counts as unset.
 fn checksum(header: &EventHeader, covered: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
-    let in_use = header.type_number == EventType::FormatDescription.number()
-        && header.flags & FLAG_BINLOG_IN_USE != 0;
+    let in_use =
+        header.type_number == EventType::FormatDescription.number() && header.flags & FLAG_BINLOG_IN_USE != 0;
     match covered.split_at_checked(FLAGS_AT) {
         Some((before, flags_on)) if in_use => {
             let [low, high] = (header.flags & !FLAG_BINLOG_IN_USE).to_le_bytes();

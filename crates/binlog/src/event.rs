@@ -197,12 +197,24 @@ impl<'a> Event<'a> {
             EventType::UpdateRows => parse_rows(RowKind::Update, Extra::Sized, body).map(Self::Rows),
             EventType::DeleteRows => parse_rows(RowKind::Delete, Extra::Sized, body).map(Self::Rows),
             EventType::PartialUpdateRows => parse_partial_rows(body).map(Self::Rows),
-            EventType::WriteRowsCompressedV1 => parse_rows(RowKind::Insert, Extra::None, body).map(Self::RowsCompressed),
-            EventType::UpdateRowsCompressedV1 => parse_rows(RowKind::Update, Extra::None, body).map(Self::RowsCompressed),
-            EventType::DeleteRowsCompressedV1 => parse_rows(RowKind::Delete, Extra::None, body).map(Self::RowsCompressed),
-            EventType::WriteRowsCompressed => parse_rows(RowKind::Insert, Extra::Sized, body).map(Self::RowsCompressed),
-            EventType::UpdateRowsCompressed => parse_rows(RowKind::Update, Extra::Sized, body).map(Self::RowsCompressed),
-            EventType::DeleteRowsCompressed => parse_rows(RowKind::Delete, Extra::Sized, body).map(Self::RowsCompressed),
+            EventType::WriteRowsCompressedV1 => {
+                parse_rows(RowKind::Insert, Extra::None, body).map(Self::RowsCompressed)
+            }
+            EventType::UpdateRowsCompressedV1 => {
+                parse_rows(RowKind::Update, Extra::None, body).map(Self::RowsCompressed)
+            }
+            EventType::DeleteRowsCompressedV1 => {
+                parse_rows(RowKind::Delete, Extra::None, body).map(Self::RowsCompressed)
+            }
+            EventType::WriteRowsCompressed => {
+                parse_rows(RowKind::Insert, Extra::Sized, body).map(Self::RowsCompressed)
+            }
+            EventType::UpdateRowsCompressed => {
+                parse_rows(RowKind::Update, Extra::Sized, body).map(Self::RowsCompressed)
+            }
+            EventType::DeleteRowsCompressed => {
+                parse_rows(RowKind::Delete, Extra::Sized, body).map(Self::RowsCompressed)
+            }
             // The length in the first byte is cut to 8 bits; the text goes to the end.
             EventType::RowsQuery => body.get(1..).map(Self::RowsQuery),
             EventType::AnnotateRows => Some(Self::AnnotateRows(body)),

@@ -8,9 +8,7 @@ use crate::decoder::Decoder;
 use crate::error::BinlogError;
 use crate::event_type::EventType;
 use crate::format::{ChecksumAlgorithm, FormatDescription};
-use crate::header::{
-    EventHeader, FLAG_ARTIFICIAL, FLAG_BINLOG_IN_USE, FLAG_RELAY_LOG, HEADER_BYTES,
-};
+use crate::header::{EventHeader, FLAG_ARTIFICIAL, FLAG_BINLOG_IN_USE, FLAG_RELAY_LOG, HEADER_BYTES};
 use crate::raw::{EventBytes, RawEvent};
 
 /// First bytes of a binlog file.
@@ -171,7 +169,11 @@ impl BinlogFile {
         self.reposition(FIRST_EVENT_OFFSET)?;
         let mut have = 0;
         while let Some(room) = header.get_mut(have..).filter(|room| !room.is_empty()) {
-            match self.file.read(room).map_err(|source| io_error(&self.path, source))? {
+            match self
+                .file
+                .read(room)
+                .map_err(|source| io_error(&self.path, source))?
+            {
                 0 => break,
                 read => have += read,
             }
@@ -306,7 +308,9 @@ impl BinlogFile {
     fn need_more(&self, need: u64) -> Step<'static> {
         // What is in the file but not in the buffer (of a large event) counts, too.
         let buffered = (self.end - self.start) as u64;
-        let in_file = self.length().map_or(0, |length| length.saturating_sub(self.offset));
+        let in_file = self
+            .length()
+            .map_or(0, |length| length.saturating_sub(self.offset));
         Step::NeedMore {
             have: buffered.max(in_file),
             need,

@@ -79,7 +79,11 @@ impl FormatDescription {
         }
         let mariadb = server_version.to_ascii_lowercase().contains("mariadb");
         let mariadb = mariadb || c.len() > FIRST_MARIADB_TYPE + CHECKSUM_BYTES;
-        let since = if mariadb { CHECKSUM_SINCE_MARIADB } else { CHECKSUM_SINCE_MYSQL };
+        let since = if mariadb {
+            CHECKSUM_SINCE_MARIADB
+        } else {
+            CHECKSUM_SINCE_MYSQL
+        };
         let own_checksum = version_triple(&server_version) >= since;
         let (lengths, checksum) = if own_checksum {
             let end = c.len().checked_sub(1 + CHECKSUM_BYTES).ok_or_else(malformed)?;

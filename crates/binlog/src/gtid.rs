@@ -10,8 +10,8 @@ use crate::xa::xid_text;
 
 /// Type code before the logical timestamps of a GTID event.
 const LOGICAL_TIMESTAMP_CODE: u8 = 2;
-/// Serialization format of the tagged GTID event.
-const TAGGED_FORMAT: u64 = 2;
+/// Version of the serialization format in a tagged GTID event (the byte 2 on the wire).
+const TAGGED_FORMAT: u64 = 1;
 
 /// Transaction flag: the transaction may hold statements besides rows.
 pub const GTID_FLAG_MAY_HAVE_STATEMENTS: u8 = 1;
@@ -152,7 +152,11 @@ fn tag_text(bytes: &[u8]) -> Option<&str> {
         && bytes
             .iter()
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'_');
-    if plain { std::str::from_utf8(bytes).ok() } else { None }
+    if plain {
+        std::str::from_utf8(bytes).ok()
+    } else {
+        None
+    }
 }
 
 /// PREVIOUS_GTIDS_LOG_EVENT. Since 8.3 the first eight bytes may hold a format number in

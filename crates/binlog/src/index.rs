@@ -174,6 +174,9 @@ mod tests {
     #[test]
     fn an_empty_folder_is_an_error() {
         let folder = folder(&[]);
-        assert!(matches!(FileIndex::scan(folder.path()), Err(BinlogError::NoFiles { .. })));
+        assert!(matches!(
+            FileIndex::scan(folder.path()),
+            Err(BinlogError::NoFiles { .. })
+        ));
     }
 }

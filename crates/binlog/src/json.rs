@@ -48,7 +48,9 @@ pub fn write_text(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), BinlogError> {
         return Ok(());
     };
     let mut writer = Writer {
-        text_max: start.saturating_add(bytes.len().saturating_mul(TEXT_RATIO_MAX)).saturating_add(TEXT_SLACK),
+        text_max: start
+            .saturating_add(bytes.len().saturating_mul(TEXT_RATIO_MAX))
+            .saturating_add(TEXT_SLACK),
         out,
     };
     let written = writer.value(*kind, value, 0);

@@ -75,7 +75,12 @@ fn deep_nesting_is_an_error() {
         kind = LARGE_ARRAY;
     }
     bytes.insert(0, kind);
-    assert!(matches!(text(&bytes), Err(BinlogError::Json { what: "nested too deep" })));
+    assert!(matches!(
+        text(&bytes),
+        Err(BinlogError::Json {
+            what: "nested too deep"
+        })
+    ));
 }
 
 #[test]

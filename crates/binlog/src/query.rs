@@ -108,6 +108,7 @@ mod code {
     pub(super) const UTF8MB4_COLLATION: u8 = 18;
     pub(super) const REQUIRE_PRIMARY_KEY: u8 = 19;
     pub(super) const TABLE_ENCRYPTION: u8 = 20;
+    pub(super) const CASCADE_TRIGGERS: u8 = 21;
     pub(super) const HRNOW: u8 = 128;
     pub(super) const XID: u8 = 129;
     pub(super) const GTID_FLAGS3: u8 = 130;
@@ -151,7 +152,7 @@ fn parse_settings(bytes: &[u8]) -> Option<QuerySettings<'_>> {
             code::EXPLICIT_DEFAULTS => s.explicit_defaults_for_timestamp = Some(c.u8()? != 0),
             code::DDL_XID | code::XID => s.ddl_xid = Some(c.u64()?),
             code::UTF8MB4_COLLATION => s.utf8mb4_collation = Some(c.u16()?),
-            code::REQUIRE_PRIMARY_KEY | code::TABLE_ENCRYPTION => drop(c.u8()?),
+            code::REQUIRE_PRIMARY_KEY | code::TABLE_ENCRYPTION | code::CASCADE_TRIGGERS => drop(c.u8()?),
             code::GTID_FLAGS3 => {
                 let flags = c.u8()?;
                 if flags & (crate::gtid::EXTRA_COMMIT_ALTER | crate::gtid::EXTRA_ROLLBACK_ALTER) != 0 {

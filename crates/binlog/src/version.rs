@@ -75,9 +75,7 @@ impl TableMap<'_> {
             table: self.display_name(),
             what,
         };
-        let optional = self
-            .optional_metadata()
-            .ok_or_else(|| bad("optional metadata"))?;
+        let optional = self.optional_metadata().ok_or_else(|| bad("optional metadata"))?;
         let Some(names) = optional.column_names else {
             return Err(BinlogError::NoColumnNames {
                 table: self.display_name(),
@@ -199,9 +197,8 @@ fn two(metadata: &mut Cursor<'_>) -> Result<u16, TypeError> {
 
 fn decimal(metadata: &mut Cursor<'_>) -> Result<u16, TypeError> {
     let [precision, scale] = metadata.array().ok_or(TypeError::Metadata)?;
-    let fits = (1..=DECIMAL_PRECISION_MAX).contains(&precision)
-        && scale <= DECIMAL_SCALE_MAX
-        && scale <= precision;
+    let fits =
+        (1..=DECIMAL_PRECISION_MAX).contains(&precision) && scale <= DECIMAL_SCALE_MAX && scale <= precision;
     if fits {
         Ok(u16::from_be_bytes([precision, scale]))
     } else {
@@ -253,10 +250,11 @@ const fn is_character(wire: WireType, flavor: Flavor) -> bool {
     use WireType as W;
     match wire {
         W::VarChar | W::String | W::Blob | W::VarCharCompressed | W::BlobCompressed => true,
+        W::Vector => true,
         W::Geometry => matches!(flavor, Flavor::Mariadb),
         W::Tiny | W::Short | W::Int24 | W::Long | W::LongLong | W::Float | W::Double => false,
         W::NewDecimal | W::Year | W::Date | W::Time | W::Time2 | W::Datetime | W::Datetime2 => false,
-        W::Timestamp | W::Timestamp2 | W::Enum | W::Set | W::Bit | W::Json | W::Vector => false,
+        W::Timestamp | W::Timestamp2 | W::Enum | W::Set | W::Bit | W::Json => false,
     }
 }
 
@@ -275,7 +273,7 @@ fn fill_charsets(columns: &mut [Column], optional: &OptionalMetadata<'_>, flavor
         .collect();
     set_collations(&mut text, optional.default_charset, optional.column_charset)?;
     for column in text {
-        if column.wire == WireType::Geometry {
+        if matches!(column.wire, WireType::Geometry | WireType::Vector) {
             column.collation = 0;
         }
     }

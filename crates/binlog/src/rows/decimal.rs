@@ -15,11 +15,12 @@ const fn rest_bytes(digits: u8) -> usize {
 
 /// Bytes of a packed value; `None` for a scale above the precision.
 pub(crate) fn packed_bytes(precision: u8, scale: u8) -> Option<u8> {
-    let side = |digits: u8| {
-        usize::from(digits / GROUP_DIGITS) * GROUP_BYTES + rest_bytes(digits % GROUP_DIGITS)
-    };
+    let side =
+        |digits: u8| usize::from(digits / GROUP_DIGITS) * GROUP_BYTES + rest_bytes(digits % GROUP_DIGITS);
     let whole = precision.checked_sub(scale)?;
-    u8::try_from(side(whole) + side(scale)).ok().filter(|bytes| *bytes > 0)
+    u8::try_from(side(whole) + side(scale))
+        .ok()
+        .filter(|bytes| *bytes > 0)
 }
 
 /// Appends the value as text: no leading zeros but one before the point, every digit of
@@ -100,7 +101,11 @@ struct Digits<'a> {
 impl Digits<'_> {
     /// Appends one group, padded with zeros to `count` digits.
     fn group(&mut self, count: u8, out: &mut Vec<u8>) -> Option<()> {
-        let width = if count == GROUP_DIGITS { GROUP_BYTES } else { rest_bytes(count) };
+        let width = if count == GROUP_DIGITS {
+            GROUP_BYTES
+        } else {
+            rest_bytes(count)
+        };
         let mut value = 0_u32;
         for byte in self.bytes.take(width)? {
             let mut byte = *byte ^ self.mask;
@@ -174,7 +179,11 @@ mod tests {
             if digits.is_empty() {
                 return;
             }
-            let width = if digits.len() == 9 { 4 } else { digits.len().div_ceil(2) };
+            let width = if digits.len() == 9 {
+                4
+            } else {
+                digits.len().div_ceil(2)
+            };
             let value: u32 = digits.parse().unwrap();
             out.extend_from_slice(&value.to_be_bytes()[4 - width..]);
         };

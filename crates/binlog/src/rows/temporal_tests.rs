@@ -23,7 +23,11 @@ fn time(bytes: &[u8]) -> Option<String> {
 fn pack_time(negative: bool, (h, m, s): (u64, u64, u64), fraction: u64, bytes: u32) -> Vec<u8> {
     let magnitude = (((h << 12) | (m << 6) | s) << (8 * bytes)) | fraction;
     let offset = 0x80_0000_u64 << (8 * bytes);
-    let packed = if negative { offset - magnitude } else { offset + magnitude };
+    let packed = if negative {
+        offset - magnitude
+    } else {
+        offset + magnitude
+    };
     packed.to_be_bytes()[5 - bytes as usize..].to_vec()
 }
 
