@@ -12,13 +12,19 @@ pub fn binlogs(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))? {
         let path = entry?.path();
-        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("");
+        let extension = path
+            .extension()
+            .and_then(|extension| extension.to_str())
+            .unwrap_or("");
         if !extension.is_empty() && extension.bytes().all(|byte| byte.is_ascii_digit()) {
             files.push(path);
         }
     }
     if files.is_empty() {
-        bail!("no binlog files in {}: `cargo xtask bench-data all` makes them", folder.display());
+        bail!(
+            "no binlog files in {}: `cargo xtask bench-data all` makes them",
+            folder.display()
+        );
     }
     files.sort();
     Ok(files)

@@ -42,7 +42,11 @@ pub fn measure<E>(mut run: impl FnMut(Side) -> Result<f64, E>) -> Result<Pairs, 
     let mut round = 0;
     while round < rounds {
         let start = Instant::now();
-        let order = if round % 2 == 0 { [Side::Ours, Side::Other] } else { [Side::Other, Side::Ours] };
+        let order = if round % 2 == 0 {
+            [Side::Ours, Side::Other]
+        } else {
+            [Side::Other, Side::Ours]
+        };
         for side in order {
             let rate = run(side)?;
             match side {
@@ -97,7 +101,11 @@ impl Pairs {
     }
 
     fn ratios(&self) -> Vec<f64> {
-        self.ours.iter().zip(&self.other).map(|(ours, other)| ours / other).collect()
+        self.ours
+            .iter()
+            .zip(&self.other)
+            .map(|(ours, other)| ours / other)
+            .collect()
     }
 }
 
@@ -109,7 +117,9 @@ fn quartile_distance(values: &[f64]) -> f64 {
 fn quantile(values: &[f64], q: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
+    let Some(last) = sorted.len().checked_sub(1) else {
+        return 0.0;
+    };
     let place = q * last as f64;
     let low = place.floor() as usize;
     let high = place.ceil() as usize;

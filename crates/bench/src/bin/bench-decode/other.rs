@@ -37,7 +37,9 @@ pub(crate) fn pass(files: &[PathBuf]) -> Result<Visit> {
 
 /// The reader itself does not compare checksums.
 fn check(event: &Event) -> Result<()> {
-    let Some(stored) = event.checksum() else { return Ok(()) };
+    let Some(stored) = event.checksum() else {
+        return Ok(());
+    };
     if event.calc_checksum(BinlogChecksumAlg::BINLOG_CHECKSUM_ALG_CRC32) != u32::from_le_bytes(stored) {
         bail!("checksum mismatch");
     }
@@ -53,7 +55,9 @@ fn is_rows(kind: Option<EventType>) -> bool {
 }
 
 fn decode(reader: &EventStreamReader, rows: &RowsEventData<'_>, visit: &mut Visit) -> Result<()> {
-    let table = reader.get_tme(rows.table_id()).context("no table map for a row event")?;
+    let table = reader
+        .get_tme(rows.table_id())
+        .context("no table map for a row event")?;
     for row in rows.rows(table) {
         let (before, after) = row?;
         visit.rows += 1;
@@ -68,7 +72,9 @@ fn values(row: &BinlogRow, visit: &mut Visit) -> Result<()> {
     for index in 0..row.len() {
         let Some(value) = row.as_ref(index) else { continue };
         visit.values += 1;
-        let BinlogValue::Value(value) = value else { bail!("JSON is not part of the shapes") };
+        let BinlogValue::Value(value) = value else {
+            bail!("JSON is not part of the shapes")
+        };
         match value {
             Value::NULL => visit.null(),
             Value::Bytes(bytes) => visit.bytes(bytes),
@@ -77,7 +83,11 @@ fn values(row: &BinlogRow, visit: &mut Visit) -> Result<()> {
             Value::Float(number) => visit.word(u64::from(number.to_bits())),
             Value::Double(number) => visit.word(number.to_bits()),
             Value::Date(year, month, day, hour, minute, second, micros) => {
-                visit.word(pack_datetime((*year, *month, *day), (*hour, *minute, *second), *micros));
+                visit.word(pack_datetime(
+                    (*year, *month, *day),
+                    (*hour, *minute, *second),
+                    *micros,
+                ));
             }
             Value::Time(negative, days, hours, minutes, seconds, micros) => {
                 let hours = days * 24 + u32::from(*hours);
