@@ -1,0 +1,8 @@
+//! `weir binlog`: looks into binlog files.
+
+pub(crate) mod cat;
+pub(crate) mod describe;
+pub(crate) mod files;
+pub(crate) mod stat;
+mod tables;
+pub(crate) mod walk;

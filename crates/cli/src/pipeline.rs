@@ -1,0 +1,61 @@
+//! The one place where a command meets the pipeline.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_config::{Changefeed, Until};
+use weir_server::{Progress, RunOptions, RunSummary, StopReason};
+use weir_types::{ErrorClass, ErrorReport};
+
+use crate::args::Output;
+use crate::outcome::{Failure, Status};
+use crate::progress::Bar;
+use crate::signals::Signals;
+
+/// State of a changefeed whose `--data-dir` is not given.
+pub(crate) fn data_dir(given: Option<&Path>, changefeed: &Changefeed) -> PathBuf {
+    match given {
+        Some(dir) => dir.to_owned(),
+        None => Path::new("weir-data").join(&*changefeed.id.0),
+    }
+}
+
+/// Runs a changefeed until it ends, a signal comes, or it fails. The status is that of
+/// the command.
+pub(crate) fn run(
+    output: Output,
+    changefeed: Changefeed,
+    data_dir: PathBuf,
+    until: Option<Until>,
+) -> Result<(RunSummary, Status), Failure> {
+    let signals = Signals::watch()?;
+    let progress = Arc::new(Progress::default());
+    let bar = until
+        .as_ref()
+        .and_then(|_| Bar::show(output, Arc::clone(&progress)));
+    let ended = start(RunOptions {
+        changefeed,
+        data_dir,
+        until,
+        stop: signals.stop.clone(),
+        progress: Some(progress),
+    });
+    drop(bar);
+    let summary = ended.map_err(Failure)?;
+    let status = match summary.reason {
+        StopReason::Finished => Status::Done,
+        StopReason::Stopped => signals.status(),
+    };
+    Ok((summary, status))
+}
+
+/// The pipeline of this build.
+fn start(options: RunOptions) -> Result<RunSummary, ErrorReport> {
+    drop(options);
+    Err(ErrorReport {
+        class: ErrorClass::Usage,
+        code: "WEIR-CLI-014",
+        message: "this build has no pipeline".to_owned(),
+        action: "use a later build".to_owned(),
+    })
+}
