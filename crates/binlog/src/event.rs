@@ -77,6 +77,15 @@ pub struct Heartbeat<'a> {
     pub position: u64,
 }
 
+impl<'a> Heartbeat<'a> {
+    const fn first_form(header: &EventHeader, body: &'a [u8]) -> Self {
+        Self {
+            file: body,
+            position: header.end_log_pos as u64,
+        }
+    }
+}
+
 /// Why an event is read over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IgnoredReason {
@@ -167,79 +176,92 @@ impl<'a> Event<'a> {
             return Ok(Self::Ignored(IgnoredReason::MarkedIgnorable));
         };
         check_format(event_type, format)?;
-        let read = match event_type {
-            EventType::FormatDescription => {
-                let format = format.ok_or(BinlogError::Malformed {
-                    what: "format description that was not taken in",
-                })?;
-                Some(Self::FormatDescription(Box::new(format.clone())))
-            }
-            EventType::Rotate => parse_rotate(body).map(Self::Rotate),
-            EventType::Stop => Some(Self::Stop),
-            EventType::PreviousGtids => parse_previous_gtids(body).map(Self::PreviousGtids),
-            EventType::Gtid => GtidEvent::parse(body).map(Self::Gtid),
-            EventType::GtidTagged => GtidEvent::parse_tagged(body).map(Self::Gtid),
-            EventType::AnonymousGtid => GtidEvent::parse(body).map(Self::AnonymousGtid),
-            EventType::MariadbGtid => MariadbGtid::parse(body, header.server_id, header.flags)
+        if let Some(what) = outdated(event_type) {
+            return Err(BinlogError::UnsupportedFormat { what });
+        }
+        Self::read(event_type, header, body, format).ok_or_else(|| BinlogError::MalformedEvent {
+            event: event_type.name(),
+            length: body.len(),
+        })
+    }
+
+    /// Every type by name; where one is read over, the reason stands in `IgnoredReason`
+    /// or `StatementPart`.
+    fn read(
+        event_type: EventType,
+        header: &EventHeader,
+        body: &'a [u8],
+        format: Option<&FormatDescription>,
+    ) -> Option<Self> {
+        use EventType as T;
+        let v1 = |kind| parse_rows(kind, Extra::None, body);
+        let v2 = |kind| parse_rows(kind, Extra::Sized, body);
+        match event_type {
+            T::FormatDescription => format.map(|f| Self::FormatDescription(Box::new(f.clone()))),
+            T::Rotate => parse_rotate(body).map(Self::Rotate),
+            T::Stop => Some(Self::Stop),
+            T::PreviousGtids => parse_previous_gtids(body).map(Self::PreviousGtids),
+            T::Gtid => GtidEvent::parse(body).map(Self::Gtid),
+            T::GtidTagged => GtidEvent::parse_tagged(body).map(Self::Gtid),
+            T::AnonymousGtid => GtidEvent::parse(body).map(Self::AnonymousGtid),
+            T::MariadbGtid => MariadbGtid::parse(body, header.server_id, header.flags)
                 .map(|gtid| Self::MariadbGtid(Box::new(gtid))),
-            EventType::GtidList => parse_gtid_list(body).map(Self::GtidList),
-            EventType::Query => Query::parse(body).map(|query| Self::Query(Box::new(query))),
-            EventType::QueryCompressed => {
-                Query::parse(body).map(|query| Self::QueryCompressed(Box::new(query)))
-            }
-            EventType::Xid => Cursor::new(body).u64().map(Self::Xid),
-            EventType::XaPrepare => XaPrepare::parse(body).map(Self::XaPrepare),
-            EventType::TableMap => TableMap::parse(body).map(Self::TableMap),
-            EventType::WriteRowsV1 => parse_rows(RowKind::Insert, Extra::None, body).map(Self::Rows),
-            EventType::UpdateRowsV1 => parse_rows(RowKind::Update, Extra::None, body).map(Self::Rows),
-            EventType::DeleteRowsV1 => parse_rows(RowKind::Delete, Extra::None, body).map(Self::Rows),
-            EventType::WriteRows => parse_rows(RowKind::Insert, Extra::Sized, body).map(Self::Rows),
-            EventType::UpdateRows => parse_rows(RowKind::Update, Extra::Sized, body).map(Self::Rows),
-            EventType::DeleteRows => parse_rows(RowKind::Delete, Extra::Sized, body).map(Self::Rows),
-            EventType::PartialUpdateRows => parse_partial_rows(body).map(Self::Rows),
-            EventType::WriteRowsCompressedV1 => {
-                parse_rows(RowKind::Insert, Extra::None, body).map(Self::RowsCompressed)
-            }
-            EventType::UpdateRowsCompressedV1 => {
-                parse_rows(RowKind::Update, Extra::None, body).map(Self::RowsCompressed)
-            }
-            EventType::DeleteRowsCompressedV1 => {
-                parse_rows(RowKind::Delete, Extra::None, body).map(Self::RowsCompressed)
-            }
-            EventType::WriteRowsCompressed => {
-                parse_rows(RowKind::Insert, Extra::Sized, body).map(Self::RowsCompressed)
-            }
-            EventType::UpdateRowsCompressed => {
-                parse_rows(RowKind::Update, Extra::Sized, body).map(Self::RowsCompressed)
-            }
-            EventType::DeleteRowsCompressed => {
-                parse_rows(RowKind::Delete, Extra::Sized, body).map(Self::RowsCompressed)
-            }
+            T::GtidList => parse_gtid_list(body).map(Self::GtidList),
+            T::Query => Query::parse(body).map(|query| Self::Query(Box::new(query))),
+            T::QueryCompressed => Query::parse(body).map(|query| Self::QueryCompressed(Box::new(query))),
+            T::Xid => Cursor::new(body).u64().map(Self::Xid),
+            T::XaPrepare => XaPrepare::parse(body).map(Self::XaPrepare),
+            T::TableMap => TableMap::parse(body).map(Self::TableMap),
+            T::WriteRowsV1 => v1(RowKind::Insert).map(Self::Rows),
+            T::UpdateRowsV1 => v1(RowKind::Update).map(Self::Rows),
+            T::DeleteRowsV1 => v1(RowKind::Delete).map(Self::Rows),
+            T::WriteRows => v2(RowKind::Insert).map(Self::Rows),
+            T::UpdateRows => v2(RowKind::Update).map(Self::Rows),
+            T::DeleteRows => v2(RowKind::Delete).map(Self::Rows),
+            T::PartialUpdateRows => parse_partial_rows(body).map(Self::Rows),
+            T::WriteRowsCompressedV1 => v1(RowKind::Insert).map(Self::RowsCompressed),
+            T::UpdateRowsCompressedV1 => v1(RowKind::Update).map(Self::RowsCompressed),
+            T::DeleteRowsCompressedV1 => v1(RowKind::Delete).map(Self::RowsCompressed),
+            T::WriteRowsCompressed => v2(RowKind::Insert).map(Self::RowsCompressed),
+            T::UpdateRowsCompressed => v2(RowKind::Update).map(Self::RowsCompressed),
+            T::DeleteRowsCompressed => v2(RowKind::Delete).map(Self::RowsCompressed),
             // The length in the first byte is cut to 8 bits; the text goes to the end.
-            EventType::RowsQuery => body.get(1..).map(Self::RowsQuery),
-            EventType::AnnotateRows => Some(Self::AnnotateRows(body)),
-            EventType::TransactionPayload => parse_transaction_payload(body).map(Self::TransactionPayload),
-            EventType::Heartbeat => Some(Self::Heartbeat(Heartbeat {
-                file: body,
-                position: u64::from(header.end_log_pos),
-            })),
-            EventType::HeartbeatV2 => parse_heartbeat(body).map(Self::Heartbeat),
-            EventType::IntVar => Some(Self::Statement(StatementPart::IntVar)),
-            EventType::Rand => Some(Self::Statement(StatementPart::Rand)),
-            EventType::UserVar => UserVar::parse(body).map(Self::UserVar),
-            EventType::BeginLoadQuery
-            | EventType::ExecuteLoadQuery
-            | EventType::AppendBlock
-            | EventType::DeleteFile => Some(Self::Statement(StatementPart::LoadData)),
-            EventType::Incident => parse_incident(body).map(Self::Incident),
-            EventType::StartEncryption => Some(Self::StartEncryption),
-            EventType::BinlogCheckpoint => parse_checkpoint(body).map(Self::BinlogCheckpoint),
-            EventType::Ignorable => Some(Self::Ignored(IgnoredReason::MarkedIgnorable)),
-            EventType::TransactionContext | EventType::ViewChange => {
-                Some(Self::Ignored(IgnoredReason::GroupReplication))
+            T::RowsQuery => body.get(1..).map(Self::RowsQuery),
+            T::AnnotateRows => Some(Self::AnnotateRows(body)),
+            T::TransactionPayload => parse_transaction_payload(body).map(Self::TransactionPayload),
+            T::Heartbeat => Some(Self::Heartbeat(Heartbeat::first_form(header, body))),
+            T::HeartbeatV2 => parse_heartbeat(body).map(Self::Heartbeat),
+            T::IntVar => Some(Self::Statement(StatementPart::IntVar)),
+            T::Rand => Some(Self::Statement(StatementPart::Rand)),
+            T::UserVar => UserVar::parse(body).map(Self::UserVar),
+            T::BeginLoadQuery | T::ExecuteLoadQuery | T::AppendBlock | T::DeleteFile => {
+                Some(Self::Statement(StatementPart::LoadData))
             }
-            // Of releases before MySQL 5.1, or never written to a binlog at all.
-            EventType::Unknown
+            T::Incident => parse_incident(body).map(Self::Incident),
+            T::StartEncryption => Some(Self::StartEncryption),
+            T::BinlogCheckpoint => parse_checkpoint(body).map(Self::BinlogCheckpoint),
+            T::Ignorable => Some(Self::Ignored(IgnoredReason::MarkedIgnorable)),
+            T::TransactionContext | T::ViewChange => Some(Self::Ignored(IgnoredReason::GroupReplication)),
+            // Refused by `outdated`.
+            T::Unknown
+            | T::StartV3
+            | T::Load
+            | T::Slave
+            | T::CreateFile
+            | T::ExecLoad
+            | T::NewLoad
+            | T::PreGaWriteRows
+            | T::PreGaUpdateRows
+            | T::PreGaDeleteRows => None,
+        }
+    }
+}
+
+/// Name of a type that releases before MySQL 5.1 wrote, or that no server writes.
+const fn outdated(event_type: EventType) -> Option<&'static str> {
+    let outdated = matches!(
+        event_type,
+        EventType::Unknown
             | EventType::StartV3
             | EventType::Load
             | EventType::Slave
@@ -248,17 +270,9 @@ impl<'a> Event<'a> {
             | EventType::NewLoad
             | EventType::PreGaWriteRows
             | EventType::PreGaUpdateRows
-            | EventType::PreGaDeleteRows => {
-                return Err(BinlogError::UnsupportedFormat {
-                    what: event_type.name(),
-                });
-            }
-        };
-        read.ok_or(BinlogError::MalformedEvent {
-            event: event_type.name(),
-            length: body.len(),
-        })
-    }
+            | EventType::PreGaDeleteRows
+    );
+    if outdated { Some(event_type.name()) } else { None }
 }
 
 /// Only what the wire sends before a format description may come without one.

@@ -22,7 +22,7 @@ const TYPE_NEWDECIMAL: u8 = 246;
 pub(crate) fn write_display(value: impl Display, out: &mut Vec<u8>) {
     let mut adapter = Adapter(out);
     // The adapter never fails.
-    let _ = write!(adapter, "{value}");
+    write!(adapter, "{value}").unwrap_or(());
 }
 
 struct Adapter<'o>(&'o mut Vec<u8>);

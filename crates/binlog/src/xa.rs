@@ -44,11 +44,11 @@ pub fn xid_text(format: u32, global: &[u8], branch: &[u8]) -> Xid {
         text.push_str("X'");
         for byte in part {
             // Writing to a String cannot fail.
-            let _ = write!(text, "{byte:02x}");
+            write!(text, "{byte:02x}").unwrap_or(());
         }
         text.push_str("',");
     }
-    let _ = write!(text, "{format}");
+    write!(text, "{format}").unwrap_or(());
     Xid(Arc::from(text))
 }
 

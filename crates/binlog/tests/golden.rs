@@ -1,6 +1,8 @@
 //! Binlog files of real servers against what the servers' own tools print of them.
 //! `tests/data/README.md` says how both were made.
 
+#![allow(clippy::unwrap_used)] // helpers of tests
+
 mod common;
 mod render;
 

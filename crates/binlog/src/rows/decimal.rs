@@ -57,7 +57,7 @@ fn write(decimal: &Decimal<'_>, out: &mut Vec<u8>) -> Option<()> {
     };
     let sign_at = out.len();
     let whole = decimal.precision.checked_sub(decimal.scale)?;
-    if whole % GROUP_DIGITS > 0 {
+    if !whole.is_multiple_of(GROUP_DIGITS) {
         digits.group(whole % GROUP_DIGITS, out)?;
     }
     for _ in 0..whole / GROUP_DIGITS {
@@ -69,7 +69,7 @@ fn write(decimal: &Decimal<'_>, out: &mut Vec<u8>) -> Option<()> {
         for _ in 0..decimal.scale / GROUP_DIGITS {
             digits.group(GROUP_DIGITS, out)?;
         }
-        if decimal.scale % GROUP_DIGITS > 0 {
+        if !decimal.scale.is_multiple_of(GROUP_DIGITS) {
             digits.group(decimal.scale % GROUP_DIGITS, out)?;
         }
     }
