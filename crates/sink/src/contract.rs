@@ -1,0 +1,209 @@
+//! What a kind of sink implements, and how it is told of spans and answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use actix::{Message, Recipient};
+use weir_protocol::collector::EventBatch;
+use weir_protocol::sink::{DdlWritten, Durable, Released, SinkFailed};
+use weir_types::{DdlEvent, DispatcherId, OrderKey, TableName};
+
+use crate::error::Result;
+use crate::metrics::{Blocked, SinkMetrics};
+
+/// The table of a span.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpanTable {
+    /// Name at the source, as the rows' blocks have it.
+    pub source: TableName,
+    /// Name at the target.
+    pub target: TableName,
+}
+
+/// Server → Sink: a dispatcher is about to write. Must arrive before its first
+/// `SinkWrite`.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct OpenSpan {
+    /// The dispatcher.
+    pub dispatcher: DispatcherId,
+    /// Its table; none for the schema dispatcher, which writes DDL only.
+    pub table: Option<SpanTable>,
+    /// Where the answers of this span go.
+    pub replies: Arc<dyn SpanReplies>,
+}
+
+/// Takes the answers of one span. Called from worker threads; must not block.
+pub trait SpanReplies: Send + Sync {
+    /// Rows are durable.
+    fn durable(&self, message: Durable);
+    /// A DDL is durable.
+    fn ddl_written(&self, message: DdlWritten);
+    /// The span has failed.
+    fn failed(&self, message: SinkFailed);
+}
+
+/// Answers as actor messages.
+pub struct SpanRecipients {
+    /// Takes `Durable`.
+    pub durable: Recipient<Durable>,
+    /// Takes `DdlWritten`.
+    pub ddl_written: Recipient<DdlWritten>,
+    /// Takes `SinkFailed`.
+    pub failed: Recipient<SinkFailed>,
+}
+
+impl SpanReplies for SpanRecipients {
+    fn durable(&self, message: Durable) {
+        self.durable.do_send(message);
+    }
+
+    fn ddl_written(&self, message: DdlWritten) {
+        self.ddl_written.do_send(message);
+    }
+
+    fn failed(&self, message: SinkFailed) {
+        self.failed.do_send(message);
+    }
+}
+
+/// Takes `Released`, once per batch. Called from worker threads; must not block.
+pub trait ReleaseTo: Send + Sync {
+    /// A batch has left the sink's memory.
+    fn released(&self, message: Released);
+}
+
+impl ReleaseTo for Recipient<Released> {
+    fn released(&self, message: Released) {
+        self.do_send(message);
+    }
+}
+
+/// A kind of sink: opens writers. Shared by the workers.
+pub trait Backend: Send + Sync + 'static {
+    /// Makes the writer of a span.
+    ///
+    /// # Errors
+    /// The span cannot be written here.
+    fn open(&self, dispatcher: DispatcherId, table: Option<&SpanTable>) -> Result<Box<dyn SpanWriter>>;
+
+    /// The last step of what writers said needs a commit; covers all of it.
+    ///
+    /// # Errors
+    /// None of it may count as durable.
+    fn commit(&self, worker: &mut WorkerContext) -> Result<()>;
+}
+
+/// What a writer has reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// Everything of the span up to here is durable once committed; `OrderKey::MIN` for
+    /// nothing.
+    pub durable: OrderKey,
+    /// `Backend::commit` must succeed first.
+    pub needs_commit: bool,
+}
+
+/// Writes one span, on one worker at a time, in order.
+pub trait SpanWriter: Send {
+    /// Writes rows.
+    ///
+    /// # Errors
+    /// The span has failed; nothing more is asked of the writer.
+    fn write(&mut self, batch: &EventBatch, worker: &mut WorkerContext) -> Result<()>;
+
+    /// Gives everything written so far out of Weir's memory: batches are released after
+    /// it. Called at the end of each run of work.
+    ///
+    /// # Errors
+    /// As `write`.
+    fn settle(&mut self, worker: &mut WorkerContext) -> Result<()>;
+
+    /// Makes everything written so far durable, a commit aside.
+    ///
+    /// # Errors
+    /// As `write`.
+    fn flush(&mut self, worker: &mut WorkerContext) -> Result<()>;
+
+    /// Writes a DDL and makes it durable, a commit aside. Does nothing if it was written
+    /// before.
+    ///
+    /// # Errors
+    /// As `write`.
+    fn ddl(&mut self, key: OrderKey, event: &DdlEvent, worker: &mut WorkerContext) -> Result<()>;
+
+    /// The time that `due` named has come.
+    ///
+    /// # Errors
+    /// As `write`.
+    fn tick(&mut self, worker: &mut WorkerContext) -> Result<()>;
+
+    /// What has been reached since the last call; resets `needs_commit`.
+    fn reached(&mut self) -> Reached;
+
+    /// When `tick` is wanted, in milliseconds since the sink started.
+    fn due(&self) -> Option<u64>;
+}
+
+/// What a worker lends to writers.
+pub struct WorkerContext {
+    /// Working room shared by the spans of this worker; empty between runs of work.
+    pub scratch: Vec<u8>,
+    /// Milliseconds since the sink started, at the begin of the run of work.
+    pub now: u64,
+    pub(crate) metrics: SinkMetrics,
+    stop: Arc<StopSignal>,
+}
+
+impl WorkerContext {
+    pub(crate) const fn new(metrics: SinkMetrics, stop: Arc<StopSignal>) -> Self {
+        Self {
+            scratch: Vec::new(),
+            now: 0,
+            metrics,
+            stop,
+        }
+    }
+
+    /// Waits, unless the sink stops; false if it does.
+    pub(crate) fn pause(&self, length: Duration, reason: Blocked) -> bool {
+        let started = Instant::now();
+        let go_on = self.stop.pause(length);
+        self.metrics.blocked(reason, started.elapsed());
+        go_on
+    }
+}
+
+/// Tells waiting workers that the sink stops.
+#[derive(Default)]
+pub(crate) struct StopSignal {
+    stopped: AtomicBool,
+    lock: Mutex<()>,
+    wake: Condvar,
+}
+
+impl StopSignal {
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        // Taking the lock keeps a worker from missing the call between its look at the
+        // flag and its wait.
+        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+        self.wake.notify_all();
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Waits `length`; false if the sink stops before.
+    fn pause(&self, length: Duration) -> bool {
+        let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .wake
+            .wait_timeout_while(guard, length, |()| !self.is_stopped());
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        !self.is_stopped()
+    }
+}

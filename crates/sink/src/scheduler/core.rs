@@ -1,0 +1,244 @@
+//! Which span is worked on next. Pure: no threads, time is a parameter.
+//!
+//! Work waits per span. A span with work, or whose time has come, is *ready* and stands
+//! once in a round-robin queue; a worker pulls it with a bounded part of its work and
+//! the span's writer, so that nobody else can work on it; what is left makes it ready
+//! again, at the end of the queue. A slow span holds up one worker and itself.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use weir_protocol::sink::SinkWork;
+use weir_types::DispatcherId;
+
+/// Most bytes of batches in one pull, unless a single batch is larger.
+pub const PULL_BYTES_MAX: usize = 4 << 20;
+/// Most pieces of work in one pull.
+pub const PULL_WORK_MAX: usize = 64;
+
+/// Bytes that a piece of work pins.
+pub fn work_bytes(work: &SinkWork) -> usize {
+    match work {
+        SinkWork::Rows(batch) => batch.bytes,
+        SinkWork::Flush | SinkWork::Ddl { .. } | SinkWork::Close => 0,
+    }
+}
+
+struct Span<W> {
+    queue: VecDeque<SinkWork>,
+    /// None while a worker has it, and after a failure.
+    writer: Option<W>,
+    ready: bool,
+    failed: bool,
+    due: Option<u64>,
+}
+
+impl<W> Span<W> {
+    fn is_wanted(&self) -> bool {
+        self.writer.is_some() && !self.ready
+    }
+}
+
+/// A part of a span's work, with the span's writer.
+pub struct Pull<W> {
+    /// The span.
+    pub dispatcher: DispatcherId,
+    /// Its writer; comes back by `finish`.
+    pub writer: W,
+    /// What to do, in order.
+    pub work: Vec<SinkWork>,
+    /// The time that the writer named has come.
+    pub tick: bool,
+}
+
+/// How a pull ended.
+pub enum Finish<W> {
+    /// The span goes on; `due` is when a tick is wanted, in milliseconds.
+    Idle {
+        /// The writer.
+        writer: W,
+        /// When a tick is wanted.
+        due: Option<u64>,
+    },
+    /// Nothing more is done for the span.
+    Failed,
+    /// The span is forgotten.
+    Closed,
+}
+
+/// Spans and their work.
+pub struct SchedulerCore<W> {
+    spans: HashMap<DispatcherId, Span<W>>,
+    ready: VecDeque<DispatcherId>,
+    timers: BTreeSet<(u64, DispatcherId)>,
+}
+
+impl<W> Default for SchedulerCore<W> {
+    fn default() -> Self {
+        Self {
+            spans: HashMap::new(),
+            ready: VecDeque::new(),
+            timers: BTreeSet::new(),
+        }
+    }
+}
+
+impl<W> SchedulerCore<W> {
+    /// Adds a span.
+    ///
+    /// # Errors
+    /// The writer comes back if the span is there already.
+    pub fn open(&mut self, dispatcher: DispatcherId, writer: W) -> Result<(), W> {
+        match self.spans.entry(dispatcher) {
+            Entry::Occupied(_) => Err(writer),
+            Entry::Vacant(entry) => {
+                entry.insert(Span {
+                    queue: VecDeque::new(),
+                    writer: Some(writer),
+                    ready: false,
+                    failed: false,
+                    due: None,
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether the span is there, failed ones included.
+    pub fn knows(&self, dispatcher: DispatcherId) -> bool {
+        self.spans.contains_key(&dispatcher)
+    }
+
+    /// Number of spans.
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there is no span.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// Adds work to a span.
+    ///
+    /// # Errors
+    /// The work comes back if the span is not there or has failed; `Close` of a failed
+    /// span is carried out.
+    pub fn push(&mut self, dispatcher: DispatcherId, work: SinkWork) -> Result<(), SinkWork> {
+        let Some(span) = self.spans.get_mut(&dispatcher) else {
+            return Err(work);
+        };
+        if span.failed {
+            if matches!(work, SinkWork::Close) {
+                self.spans.remove(&dispatcher);
+                return Ok(());
+            }
+            return Err(work);
+        }
+        span.queue.push_back(work);
+        if span.is_wanted() {
+            span.ready = true;
+            self.ready.push_back(dispatcher);
+        }
+        Ok(())
+    }
+
+    /// Makes the spans ready whose time has come.
+    pub fn advance(&mut self, now: u64) {
+        while let Some(&(due, dispatcher)) = self.timers.first()
+            && due <= now
+        {
+            self.timers.pop_first();
+            if let Some(span) = self.spans.get_mut(&dispatcher)
+                && span.is_wanted()
+            {
+                span.ready = true;
+                self.ready.push_back(dispatcher);
+            }
+        }
+    }
+
+    /// When `advance` has something to do next, in milliseconds.
+    pub fn next_due(&self) -> Option<u64> {
+        self.timers.first().map(|&(due, _)| due)
+    }
+
+    /// Whether a pull would find something.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Takes the next ready span. `now` decides whether its tick is due.
+    pub fn pull(&mut self, now: u64) -> Option<Pull<W>> {
+        while let Some(dispatcher) = self.ready.pop_front() {
+            let Some(span) = self.spans.get_mut(&dispatcher) else {
+                continue;
+            };
+            span.ready = false;
+            let Some(writer) = span.writer.take() else {
+                continue;
+            };
+            let due = span.due.take();
+            if let Some(due) = due {
+                self.timers.remove(&(due, dispatcher));
+            }
+            let (mut work, mut bytes) = (Vec::new(), 0);
+            while let Some(next) = span.queue.front() {
+                let more = work_bytes(next);
+                if work.len() >= PULL_WORK_MAX || (bytes > 0 && bytes + more > PULL_BYTES_MAX) {
+                    break;
+                }
+                bytes += more;
+                work.extend(span.queue.pop_front());
+            }
+            return Some(Pull {
+                dispatcher,
+                writer,
+                work,
+                tick: due.is_some_and(|due| due <= now),
+            });
+        }
+        None
+    }
+
+    /// Ends a pull. Returns work that will not be done any more.
+    pub fn finish(&mut self, dispatcher: DispatcherId, finish: Finish<W>) -> Vec<SinkWork> {
+        let Some(span) = self.spans.get_mut(&dispatcher) else {
+            return Vec::new();
+        };
+        match finish {
+            Finish::Idle { writer, due } => {
+                span.writer = Some(writer);
+                span.due = due;
+                self.timers.extend(due.map(|due| (due, dispatcher)));
+                if !span.queue.is_empty() {
+                    span.ready = true;
+                    self.ready.push_back(dispatcher);
+                }
+                Vec::new()
+            }
+            Finish::Failed => {
+                span.failed = true;
+                let rest: Vec<_> = span.queue.drain(..).collect();
+                if rest.iter().any(|work| matches!(work, SinkWork::Close)) {
+                    self.spans.remove(&dispatcher);
+                }
+                rest
+            }
+            Finish::Closed => {
+                let rest = self.spans.remove(&dispatcher).map(|span| span.queue);
+                rest.into_iter().flatten().collect()
+            }
+        }
+    }
+
+    /// Takes everything out: at the end of the sink.
+    pub fn drain(&mut self) -> Vec<(DispatcherId, SinkWork)> {
+        self.ready.clear();
+        self.timers.clear();
+        let spans = self.spans.drain();
+        spans
+            .flat_map(|(id, span)| span.queue.into_iter().map(move |work| (id, work)))
+            .collect()
+    }
+}
