@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use weir_binlog::error::BinlogError;
 use weir_binlog::event::{Event, Rows};
+use weir_binlog::format::FormatDescription;
 use weir_binlog::gtid::{EXTRA_ROLLBACK_ALTER, EXTRA_START_ALTER, GtidEvent, MariadbGtid};
 use weir_binlog::header::EventHeader;
 use weir_filter::TableFilter;
 use weir_protocol::store::{ReadPosition, StoreInput, TxnMeta};
-use weir_types::{AttemptId, DdlEvent, DdlKind, Flavor, RowKind, SourceIdentity, TableName};
+use weir_types::{AttemptId, DdlEvent, DdlKind, Flavor, GtidSet, RowKind, SourceIdentity, TableName};
 
 use crate::error::{Result, SourceError};
 use crate::growing::{Body, Growing, NewRow};
@@ -82,6 +83,8 @@ pub struct TransactionAssembler {
     pub(crate) counts: Counts,
     pub(crate) flavor: Flavor,
     pub(crate) skip: Skip,
+    /// All transactions before `position`, as far as they have GTIDs.
+    seen: GtidSet,
     identity: SourceIdentity,
     file: Arc<str>,
     /// Offset behind the last whole transaction, and what was last told to the store.
@@ -91,6 +94,8 @@ pub struct TransactionAssembler {
     group_from: u64,
     /// Offset behind the event that is being taken in.
     pub(crate) at: u64,
+    /// Offset of that event.
+    event_offset: u64,
     last_time_ms: u64,
     /// Number of the transaction, counted up from 1.
     pub(crate) number: u64,
@@ -112,12 +117,14 @@ impl TransactionAssembler {
             counts: Counts::default(),
             flavor: Flavor::Mysql,
             skip: options.skip,
+            seen: GtidSet::default(),
             identity,
             file: Arc::from(""),
             position: 0,
             told: 0,
             group_from: 0,
             at: 0,
+            event_offset: 0,
             last_time_ms: 0,
             number: 0,
             next_attempt: options.next_attempt,
@@ -151,6 +158,27 @@ impl TransactionAssembler {
         self.open.is_some()
     }
 
+    /// Commit time of the open transaction, milliseconds since the Unix epoch.
+    pub fn open_commit_time_ms(&self) -> Option<u64> {
+        self.open.as_ref().map(|open| open.commit_time_ms)
+    }
+
+    /// All transactions before the read position, as far as they have GTIDs and were
+    /// read, or named by `add_seen` or by the files' own lists.
+    pub const fn seen(&self) -> &GtidSet {
+        &self.seen
+    }
+
+    /// Names transactions that were read before.
+    pub fn add_seen(&mut self, set: &GtidSet) {
+        self.seen.union(set);
+    }
+
+    /// Goes over to another rule of which transactions are left out.
+    pub fn set_skip(&mut self, skip: Skip) {
+        self.skip = skip;
+    }
+
     /// Bytes that `take` would hand over.
     pub const fn output_bytes(&self) -> usize {
         self.output_bytes
@@ -162,8 +190,26 @@ impl TransactionAssembler {
         (std::mem::take(&mut self.outputs), bytes)
     }
 
+    /// Offset of the event that comes next, for messages.
+    pub fn at_event(&mut self, offset: u64) {
+        self.event_offset = offset;
+    }
+
     pub(crate) fn place(&self) -> String {
-        format!("{}:{}", self.file, self.at)
+        format!("{}:{}", self.file, self.event_offset)
+    }
+
+    /// Offset behind the last whole transaction.
+    pub const fn position_offset(&self) -> u64 {
+        self.position
+    }
+
+    /// The server that writes from here on.
+    pub fn set_format(&mut self, format: &FormatDescription) {
+        if format.flavor != self.flavor {
+            self.flavor = format.flavor;
+            self.tables.set_flavor(format.flavor);
+        }
     }
 
     pub(crate) fn binlog_error(&self, source: BinlogError) -> SourceError {
@@ -185,6 +231,7 @@ impl TransactionAssembler {
         self.flush_whole();
         self.file = file;
         (self.position, self.at, self.group_from) = (offset, offset, offset);
+        self.event_offset = offset;
         // Nothing of this file was told to the store yet.
         self.told = 0;
         Ok(())
@@ -266,13 +313,14 @@ impl TransactionAssembler {
                 Ok(())
             }
             Event::FormatDescription(format) => {
-                if format.flavor != self.flavor {
-                    self.flavor = format.flavor;
-                    self.tables.set_flavor(format.flavor);
-                }
+                self.set_format(format);
                 self.passed(header)
             }
-            Event::PreviousGtids(_) | Event::GtidList(_) | Event::BinlogCheckpoint(_) => self.passed(header),
+            Event::PreviousGtids(set) | Event::GtidList(set) => {
+                self.seen.union(set);
+                self.passed(header)
+            }
+            Event::BinlogCheckpoint(_) => self.passed(header),
             // The end of a file; the reader goes on with the next one.
             Event::Rotate(_) | Event::Stop => {
                 if self.open.is_some() {
@@ -350,7 +398,7 @@ impl TransactionAssembler {
 
     /// The next ordinal of the open transaction.
     pub(crate) fn next_ordinal(&mut self) -> Result<u32> {
-        let place = (self.file.as_ref(), self.at);
+        let place = (self.file.as_ref(), self.event_offset);
         let Some(open) = &mut self.open else {
             return Err(SourceError::OutsideTransaction {
                 place: self.place(),
@@ -495,8 +543,11 @@ impl TransactionAssembler {
     }
 
     /// Behind the end of a transaction: position, and the group if it is full.
-    pub(crate) fn ended(&mut self, cut: bool) {
+    pub(crate) fn ended(&mut self, open: &Open, cut: bool) {
         self.position = self.at;
+        if let Some(gtid) = &open.gtid {
+            self.seen.insert(gtid);
+        }
         self.counts.transactions += 1;
         let consumed = self.position.saturating_sub(self.group_from);
         if cut
@@ -509,8 +560,11 @@ impl TransactionAssembler {
     }
 
     /// The position was told to the store with an input of its own.
-    pub(crate) fn position_told(&mut self) {
+    pub(crate) fn position_told(&mut self, open: &Open) {
         self.position = self.at;
+        if let Some(gtid) = &open.gtid {
+            self.seen.insert(gtid);
+        }
         self.told = self.position;
         self.group_from = self.position;
         self.counts.transactions += 1;

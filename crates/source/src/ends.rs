@@ -25,11 +25,11 @@ impl TransactionAssembler {
         match open.attempt {
             None => {
                 self.group.end_txn(meta);
-                self.ended(open.has_ddl);
+                self.ended(&open, open.has_ddl);
             }
             Some(attempt) => {
                 let (blocks, ddls) = self.group.take_open();
-                self.position_told();
+                self.position_told(&open);
                 let upto = self.position();
                 self.output(StoreInput::Commit {
                     attempt,
@@ -50,7 +50,7 @@ impl TransactionAssembler {
             "rows of a skipped transaction are not kept"
         );
         self.group.undo_all();
-        self.ended(false);
+        self.ended(open, false);
     }
 
     /// ROLLBACK of the whole transaction. It has a GTID all the same.
@@ -64,7 +64,7 @@ impl TransactionAssembler {
             return;
         }
         self.group.end_txn(self.meta(&open));
-        self.ended(false);
+        self.ended(&open, false);
     }
 
     /// Drops what is in memory and in the store of a transaction that does not count.
@@ -110,7 +110,7 @@ impl TransactionAssembler {
         };
         let (blocks, ddls) = self.group.take_open();
         let meta = self.meta(&open);
-        self.position_told();
+        self.position_told(&open);
         let upto = self.position();
         self.output(StoreInput::Prepare {
             attempt,
@@ -134,7 +134,7 @@ impl TransactionAssembler {
         }
         self.flush();
         let meta = self.meta(&open);
-        self.position_told();
+        self.position_told(&open);
         let upto = self.position();
         self.output(if commits {
             StoreInput::CommitPrepared { xid, meta, upto }

@@ -7,6 +7,8 @@ use weir_types::{Gtid, GtidSet};
 pub enum Skip {
     /// None.
     Nothing,
+    /// All, while the end of the source is looked for.
+    All,
     /// Those of a set, wherever they stand. Holds for every run that began with this
     /// start, since they need not stand together.
     Gtids(GtidSet),
@@ -20,6 +22,7 @@ impl Skip {
     pub(crate) fn skips(&mut self, gtid: Option<&Gtid>, commit_time_ms: u64) -> bool {
         match self {
             Self::Nothing => false,
+            Self::All => true,
             Self::Gtids(set) => gtid.is_some_and(|gtid| set.contains(gtid)),
             Self::Before(time_ms) if commit_time_ms < *time_ms => true,
             Self::Before(_) => {
@@ -29,9 +32,9 @@ impl Skip {
         }
     }
 
-    /// While it searches for a time, nothing may become the position to resume from: the
+    /// While a place is searched for, nothing may become the position to resume from: the
     /// search would be taken for done.
     pub(crate) const fn holds_position(&self) -> bool {
-        matches!(self, Self::Before(_))
+        matches!(self, Self::Before(_) | Self::All)
     }
 }
