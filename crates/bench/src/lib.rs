@@ -5,6 +5,7 @@
 //! spread is their quartile distance; the noise is the quartile distance of the other side's ratios to itself.
 
 pub mod files;
+pub mod groups;
 pub mod hash;
 pub mod pairs;
 pub mod report;
