@@ -6,6 +6,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use actix::{Message, Recipient};
+use weir_actor::post;
 use weir_protocol::collector::EventBatch;
 use weir_protocol::sink::{DdlWritten, Durable, Released, SinkFailed};
 use weir_types::{DdlEvent, DispatcherId, OrderKey, TableName};
@@ -57,15 +58,15 @@ pub struct SpanRecipients {
 
 impl SpanReplies for SpanRecipients {
     fn durable(&self, message: Durable) {
-        self.durable.do_send(message);
+        post(&self.durable, message);
     }
 
     fn ddl_written(&self, message: DdlWritten) {
-        self.ddl_written.do_send(message);
+        post(&self.ddl_written, message);
     }
 
     fn failed(&self, message: SinkFailed) {
-        self.failed.do_send(message);
+        post(&self.failed, message);
     }
 }
 
@@ -77,7 +78,7 @@ pub trait ReleaseTo: Send + Sync {
 
 impl ReleaseTo for Recipient<Released> {
     fn released(&self, message: Released) {
-        self.do_send(message);
+        post(self, message);
     }
 }
 

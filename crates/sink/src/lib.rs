@@ -6,7 +6,7 @@
 //! span on one worker at a time (`scheduler`). Answers: `Released` per batch, and per
 //! span `Durable`, `DdlWritten` and `SinkFailed`.
 //!
-//! A kind of sink is a [`contract::Backend`]: [`file`] and [`blackhole`].
+//! A kind of sink is a [`contract::Backend`]: [`mod@file`] and [`blackhole`].
 
 mod actor;
 pub mod blackhole;

@@ -149,7 +149,7 @@ impl ColumnPlan {
             }
             Value::Bytes(bytes) => self.write_bytes(out, bytes)?,
             Value::Bit(bytes) => {
-                out.write_all(itoa::Buffer::new().format(text::bit_number(bytes)).as_bytes())?
+                out.write_all(itoa::Buffer::new().format(text::bit_number(bytes)).as_bytes())?;
             }
             Value::Enum(index) => self.write_enum(out, index, options.enum_as)?,
             Value::Set(bits) => self.write_set(out, bits, options.enum_as)?,
