@@ -1,1 +1,14 @@
-//! Seeded pipeline simulator, oracle and faulty transports.
+//! Seeded simulator of the pipeline between store and sink, with an oracle and a faulty
+//! transport. For tests.
+
+pub mod downstream;
+pub mod history;
+pub mod pipeline;
+pub mod rng;
+pub mod simulation;
+pub mod sink;
+pub mod store;
+
+pub use crate::rng::Rng;
+pub use crate::simulation::{Faults, Scenario, Simulation, Summary};
+pub use crate::store::ModelStore;

@@ -1,0 +1,492 @@
+//! A whole run: a growing history, the event service, a transport with faults, and
+//! generations of the changefeed's side. Deterministic by seed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use weir_changefeed::maintainer::{SaveProgress, SavedKeys};
+use weir_event_service::{self as service, DdlFilter, ScanDone, ServiceConfig, ServiceCore};
+use weir_protocol::collector::{ServiceIncarnation, StreamBody, StreamMessage};
+use weir_types::{Generation, OrderKey, TableName};
+
+use crate::downstream::Downstream;
+use crate::history::{BODY_BYTES_MAX, Mix};
+use crate::pipeline::{Outgoing, Outside, Pipeline, PipelineConfig, ToService};
+use crate::rng::Rng;
+use crate::sink::SinkStep;
+use crate::store::ModelStore;
+
+/// Time after the last fault within which everything must be durable, milliseconds.
+pub const RECOVERY_MS: u64 = 300_000;
+const TICK_MS: u64 = 50;
+const CALM_DELAY_MS: u64 = 1;
+
+/// What the transport does to messages, in both directions.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// Lost, of a hundred.
+    pub drop_percent: u64,
+    /// Doubled, of a hundred.
+    pub double_percent: u64,
+    /// Held back for seconds, of a hundred.
+    pub late_percent: u64,
+    /// Longest usual delay, milliseconds; more than 1 reorders.
+    pub delay_ms: u64,
+}
+
+/// What a run is made of.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Seed.
+    pub seed: u64,
+    /// Transactions.
+    pub steps: u64,
+    /// Their kinds.
+    pub mix: Mix,
+    /// The transport.
+    pub faults: Faults,
+    /// Times at which the service loses its state.
+    pub service_restarts: Vec<u64>,
+    /// Times at which the changefeed's side is lost and rebuilt from saved progress.
+    pub changefeed_restarts: Vec<u64>,
+    /// Budget of the collector, bytes.
+    pub budget_bytes: u64,
+    /// Factor of the sink's delays, milliseconds.
+    pub sink_delay: u64,
+    /// A table that is slower than others.
+    pub slow: Option<(TableName, u64)>,
+    /// The sink knows what it has made durable, as one that names files by keys.
+    pub exact: bool,
+}
+
+impl Scenario {
+    /// A scenario chosen by the seed.
+    pub fn random(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let calm = rng.percent(20);
+        let faults = if calm {
+            Faults { delay_ms: CALM_DELAY_MS, ..Faults::default() }
+        } else {
+            Faults {
+                drop_percent: rng.below(15),
+                double_percent: rng.below(15),
+                late_percent: rng.below(3),
+                delay_ms: rng.between(1, 20),
+            }
+        };
+        let mut times = |most: u64| -> Vec<u64> { (0..rng.below(most + 1)).map(|_| rng.below(4_000)).collect() };
+        let (service_restarts, changefeed_restarts) = (times(3), times(3));
+        let slow = TableName::new("a", format!("t{}", rng.below(6)));
+        Self {
+            seed,
+            steps: rng.between(40, 200),
+            mix: Mix {
+                ddl_percent: rng.below(25),
+                large_percent: rng.below(10),
+                body_max: rng.between(1_000, BODY_BYTES_MAX),
+            },
+            faults,
+            service_restarts: if calm { Vec::new() } else { service_restarts },
+            changefeed_restarts,
+            budget_bytes: rng.between(16, 256) << 10,
+            sink_delay: rng.below(60),
+            slow: rng.percent(30).then_some((slow, rng.between(2, 40))),
+            exact: rng.percent(50),
+        }
+    }
+}
+
+/// What a run has come to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Summary {
+    /// Row events of the history.
+    pub rows: usize,
+    /// DDL of the history.
+    pub ddls: usize,
+    /// Rows that became durable again after a restart.
+    pub repeated: u64,
+    /// Resets, all generations.
+    pub resets: u64,
+    /// Row events that went through the lane.
+    pub lane_rows: u64,
+    /// Simulated time, milliseconds.
+    pub ended_ms: u64,
+    /// Events simulated.
+    pub events: u64,
+}
+
+#[derive(Debug)]
+enum Event {
+    Feed,
+    Tick,
+    ToService(ToService),
+    ToCollector(StreamMessage),
+    Scanned { life: u64, done: Box<ScanDone> },
+    Sink { generation: u64, step: SinkStep },
+    Saved { generation: u64, update: SaveProgress },
+    RestartService,
+    RestartChangefeed,
+}
+
+/// A run under way.
+pub struct Simulation {
+    scenario: Scenario,
+    rng: Rng,
+    now_ms: u64,
+    queue: BTreeMap<(u64, u64), Event>,
+    scheduled: u64,
+    fed: u64,
+    store: Arc<ModelStore>,
+    service: ServiceCore,
+    life: u64,
+    generation: u64,
+    pipeline: Pipeline,
+    saved: SavedKeys,
+    downstream: Downstream,
+    calm_from_ms: u64,
+    /// Charged bytes on the wire, by message; doubles are not counted.
+    wire_bytes: u64,
+    summary: Summary,
+}
+
+fn everything() -> DdlFilter {
+    Arc::new(|_| true)
+}
+
+fn new_service(life: u64, store: &ModelStore) -> ServiceCore {
+    let config = ServiceConfig {
+        incarnation: ServiceIncarnation(life),
+        max_row_bytes: BODY_BYTES_MAX * 2,
+        scans_max: 2,
+    };
+    ServiceCore::new(config, everything(), store.history().end)
+}
+
+impl Simulation {
+    /// A run at its beginning.
+    pub fn new(scenario: Scenario) -> Self {
+        let store = Arc::new(ModelStore::default());
+        let saved = SavedKeys::fresh(OrderKey::MIN, []);
+        let mut sim = Self {
+            rng: Rng::new(scenario.seed ^ 0xabcd),
+            now_ms: 0,
+            queue: BTreeMap::new(),
+            scheduled: 0,
+            fed: 0,
+            service: new_service(1, &store),
+            store,
+            life: 1,
+            generation: 1,
+            pipeline: Pipeline::new(&pipeline_config(&scenario, 1), &saved, HashMap::new()),
+            saved,
+            downstream: Downstream::default(),
+            calm_from_ms: 5_000,
+            wire_bytes: 0,
+            summary: Summary::default(),
+            scenario,
+        };
+        sim.schedule(0, Event::Feed);
+        sim.schedule(TICK_MS, Event::Tick);
+        for at in sim.scenario.service_restarts.clone() {
+            sim.schedule(at, Event::RestartService);
+        }
+        for at in sim.scenario.changefeed_restarts.clone() {
+            sim.schedule(at, Event::RestartChangefeed);
+        }
+        sim
+    }
+
+    /// Runs to the end.
+    ///
+    /// # Errors
+    /// The first broken promise.
+    pub fn run(mut self) -> Result<Summary, String> {
+        self.with_pipeline(Pipeline::start)?;
+        while let Some(((at, _), event)) = self.queue.pop_first() {
+            self.now_ms = at;
+            self.summary.events += 1;
+            let was_tick = matches!(event, Event::Tick);
+            self.handle(event)?;
+            self.pipeline.check_books()?;
+            if was_tick && self.is_finished() {
+                break;
+            }
+            if self.now_ms > self.calm_from_ms + RECOVERY_MS {
+                return Err(self.stuck());
+            }
+        }
+        self.check_end()?;
+        self.summarize_generation();
+        let history = self.store.history();
+        self.summary.rows = history.row_count();
+        self.summary.ddls = history.ddls.len();
+        self.summary.repeated = self.downstream.repeated;
+        self.summary.ended_ms = self.now_ms;
+        Ok(self.summary)
+    }
+
+    fn handle(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::Feed => {
+                self.feed();
+                Ok(())
+            }
+            Event::Tick => {
+                self.schedule(self.now_ms + TICK_MS, Event::Tick);
+                let now_ms = self.now_ms;
+                self.serve(|service, store, out| service.tick(now_ms, store, out));
+                self.with_pipeline(Pipeline::tick)
+            }
+            Event::ToService(message) => {
+                self.to_service(&message);
+                Ok(())
+            }
+            Event::ToCollector(message) => {
+                if let StreamBody::Batch(batch) = &message.body {
+                    self.wire_bytes = self.wire_bytes.saturating_sub(batch.bytes as u64);
+                }
+                self.with_pipeline(|pipeline, now_ms, outside| pipeline.stream(now_ms, message, outside))?;
+                self.check_memory()
+            }
+            Event::Scanned { life, done } => {
+                let now_ms = self.now_ms;
+                if life == self.life {
+                    self.serve(|service, store, out| service.scan_done(now_ms, *done, store, out));
+                }
+                Ok(())
+            }
+            Event::Sink { generation, step } if generation == self.generation => {
+                self.with_pipeline(|pipeline, now_ms, outside| pipeline.sink_step(now_ms, step, outside))
+            }
+            Event::Saved { generation, update } if generation == self.generation => {
+                self.save(&update)?;
+                let seq = update.seq;
+                self.with_pipeline(|pipeline, now_ms, outside| pipeline.saved(now_ms, seq, outside))
+            }
+            Event::Sink { .. } | Event::Saved { .. } => Ok(()),
+            Event::RestartService => {
+                self.life += 1;
+                self.service = new_service(self.life, &self.store);
+                Ok(())
+            }
+            Event::RestartChangefeed => self.restart_changefeed(),
+        }
+    }
+
+    fn feed(&mut self) {
+        let mix = self.scenario.mix;
+        self.store.history_mut().step(&mut self.rng, &mix);
+        self.fed += 1;
+        let last = self.fed == self.scenario.steps;
+        if last || self.rng.percent(70) {
+            self.advance_resolved();
+        }
+        if last {
+            self.calm_from_ms = self.calm_from_ms.max(self.now_ms + 1);
+        } else {
+            let pause = if self.rng.percent(5) { 400 } else { 30 };
+            let at = self.now_ms + self.rng.below(pause);
+            self.schedule(at, Event::Feed);
+        }
+    }
+
+    fn advance_resolved(&mut self) {
+        let (now_ms, end) = (self.now_ms, self.store.history().end);
+        self.serve(|service, store, out| {
+            let advanced = service.resolved_advanced(now_ms, end, store, out);
+            debug_assert!(advanced.is_ok());
+        });
+    }
+
+    fn to_service(&mut self, message: &ToService) {
+        let now_ms = self.now_ms;
+        self.serve(|service, store, out| match message {
+            ToService::Reset(message) => service.reset(now_ms, message, out),
+            ToService::Grant(message) => service.grant(now_ms, message, store, out),
+            ToService::Pass(message) => service.pass_barrier(now_ms, message, store, out),
+            ToService::Remove(message) => service.remove(now_ms, message),
+        });
+    }
+
+    fn serve(&mut self, act: impl FnOnce(&mut ServiceCore, &ModelStore, &mut Vec<service::Effect>)) {
+        let mut out = Vec::new();
+        act(&mut self.service, &self.store, &mut out);
+        for effect in out {
+            match effect {
+                service::Effect::Send(message) => {
+                    let bytes = match &message.body {
+                        StreamBody::Batch(batch) => batch.bytes as u64,
+                        _ => 0,
+                    };
+                    if self.transport(|| Event::ToCollector(message.clone())) {
+                        self.wire_bytes += bytes;
+                    }
+                }
+                service::Effect::Scan(job) => {
+                    let done = Box::new(job.run(self.store.as_ref(), &everything()));
+                    let at = self.now_ms + self.rng.below(8);
+                    let life = self.life;
+                    self.schedule(at, Event::Scanned { life, done });
+                }
+            }
+        }
+    }
+
+    /// Sends a message; false if it is lost.
+    fn transport(&mut self, event: impl Fn() -> Event) -> bool {
+        if self.now_ms >= self.calm_from_ms {
+            self.schedule(self.now_ms + CALM_DELAY_MS, event());
+            return true;
+        }
+        let faults = self.scenario.faults;
+        if self.rng.percent(faults.drop_percent) {
+            return false;
+        }
+        let copies = if self.rng.percent(faults.double_percent) { 2 } else { 1 };
+        for _ in 0..copies {
+            let late = if self.rng.percent(faults.late_percent) { 3_000 } else { 0 };
+            let delay = CALM_DELAY_MS + self.rng.below(faults.delay_ms) + self.rng.below(late + 1);
+            self.schedule(self.now_ms + delay, event());
+        }
+        true
+    }
+
+    fn with_pipeline(
+        &mut self,
+        act: impl FnOnce(&mut Pipeline, u64, &mut Outside<'_>) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut out = Vec::new();
+        {
+            let history = self.store.history();
+            let mut outside = Outside {
+                history: &history,
+                downstream: &mut self.downstream,
+                rng: &mut self.rng,
+                out: &mut out,
+            };
+            act(&mut self.pipeline, self.now_ms, &mut outside)?;
+        }
+        let generation = self.generation;
+        for outgoing in out {
+            match outgoing {
+                Outgoing::Service(message) => {
+                    self.transport(|| Event::ToService(message.clone()));
+                }
+                Outgoing::Sink(at, step) => self.schedule(at, Event::Sink { generation, step }),
+                Outgoing::Save(update) => {
+                    let at = self.now_ms + self.rng.below(30);
+                    self.schedule(at, Event::Saved { generation, update });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn restart_changefeed(&mut self) -> Result<(), String> {
+        self.summarize_generation();
+        self.generation += 1;
+        let config = pipeline_config(&self.scenario, self.generation);
+        let progress = if self.scenario.exact { self.downstream.progress() } else { HashMap::new() };
+        self.pipeline = Pipeline::new(&config, &self.saved, progress);
+        self.with_pipeline(Pipeline::start)
+    }
+
+    /// Saved progress never passes what is durable.
+    fn save(&mut self, update: &SaveProgress) -> Result<(), String> {
+        let history = self.store.history();
+        for (table, key) in &update.changed {
+            if !self.downstream.holds_all(&history, table, *key) {
+                return Err(format!("the token {key} of {table} passes rows that are not durable"));
+            }
+        }
+        drop(history);
+        self.saved.apply(update);
+        Ok(())
+    }
+
+    /// All bytes under way, where no message is lost or doubled.
+    fn check_memory(&self) -> Result<(), String> {
+        if self.scenario.faults.drop_percent + self.scenario.faults.double_percent > 0 {
+            return Ok(());
+        }
+        let sink: u64 = self.pipeline.sink.held.values().sum::<u64>() + self.pipeline.sink.lane_held;
+        let most = self.scenario.budget_bytes + 2 * BODY_BYTES_MAX;
+        let calm = self.generation == 1 && self.life == 1;
+        if calm && sink + self.wire_bytes > most {
+            return Err(format!("{sink} bytes in the sink and {} on the wire, more than {most}", self.wire_bytes));
+        }
+        Ok(())
+    }
+
+    fn is_finished(&self) -> bool {
+        let history = self.store.history();
+        self.fed == self.scenario.steps
+            && self.now_ms > self.calm_from_ms
+            && self.pipeline.maintainer.checkpoint() >= OrderKey::end_of(history.end)
+            && self.pipeline.maintainer.open_barriers() == 0
+    }
+
+    fn check_end(&self) -> Result<(), String> {
+        let history = self.store.history();
+        for table in history.rows.keys() {
+            if !self.downstream.holds_all(&history, table, OrderKey::MAX) {
+                return Err(format!("rows of {table} were lost"));
+            }
+        }
+        for (key, event) in &history.ddls {
+            let executed = event.kind == weir_types::DdlKind::ImplicitCreate || self.downstream.ddls.contains(key);
+            if !executed {
+                return Err(format!("DDL {key} was lost"));
+            }
+        }
+        let restarts = !self.scenario.changefeed_restarts.is_empty();
+        if self.downstream.repeated > 0 && (self.scenario.exact || !restarts) {
+            return Err(format!("{} rows became durable twice", self.downstream.repeated));
+        }
+        Ok(())
+    }
+
+    fn summarize_generation(&mut self) {
+        self.summary.resets += self.pipeline.collector.counters().resets.iter().sum::<u64>();
+        self.summary.lane_rows += self.service.counters().lane_rows;
+    }
+
+    fn stuck(&self) -> String {
+        let end = OrderKey::end_of(self.store.history().end);
+        let mut lines = vec![format!(
+            "no end: {} barriers open, ledger charged {} of {}, {} wait, lane {:?}",
+            self.pipeline.maintainer.open_barriers(),
+            self.pipeline.collector.ledger().charged(),
+            self.scenario.budget_bytes,
+            self.pipeline.collector.ledger().waiting(),
+            self.pipeline.collector.ledger().lane(),
+        )];
+        for (id, core) in self.pipeline.dispatchers.iter().filter(|(_, core)| core.checkpoint() < end) {
+            lines.push(format!(
+                "{id:?} {:?} at {} waits at {:?}; collector {:?} {:?}; service {:?}",
+                core.span(),
+                core.checkpoint(),
+                core.waiting_at(),
+                self.pipeline.collector.accepted(*id),
+                self.pipeline.collector.ledger().account(*id),
+                self.service.credit(*id),
+            ));
+        }
+        lines.join("\n")
+    }
+
+    fn schedule(&mut self, at: u64, event: Event) {
+        self.scheduled += 1;
+        self.queue.insert((at, self.scheduled), event);
+    }
+}
+
+fn pipeline_config(scenario: &Scenario, generation: u64) -> PipelineConfig {
+    PipelineConfig {
+        generation: Generation(generation),
+        budget_bytes: scenario.budget_bytes,
+        seed: scenario.seed,
+        sink_delay: scenario.sink_delay,
+        slow: scenario.slow.clone(),
+    }
+}
