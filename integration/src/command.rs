@@ -21,7 +21,8 @@ const POLL: Duration = Duration::from_millis(5);
 /// When none is there; a test must not pass for want of what it tests.
 pub fn weir() -> PathBuf {
     if let Some(path) = std::env::var_os("WEIR_BIN") {
-        return path.into();
+        // Relative to the workspace: that is where the command line was written, and tests run elsewhere.
+        return Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"),

@@ -6,6 +6,7 @@ mod bad_input;
 mod corruption;
 mod counts;
 mod full_disk;
+mod inspect;
 mod kill;
 mod memory;
 mod stop;
