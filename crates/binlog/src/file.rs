@@ -233,6 +233,11 @@ impl BinlogFile {
                 limit: self.options.max_event_bytes,
             });
         }
+        // A type that cannot be is the first sign of a wrong offset; without it, a random
+        // length would look like a torn tail.
+        if header.event_type()? == Some(EventType::Unknown) {
+            return Err(BinlogError::Malformed { what: "event type 0" });
+        }
         check_position(&header, self.offset, next_offset)?;
         if header.type_number == EventType::StartEncryption.number() {
             return Err(BinlogError::Encrypted {

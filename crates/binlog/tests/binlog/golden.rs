@@ -1,14 +1,9 @@
 //! Binlog files of real servers against what the servers' own tools print of them.
 //! `tests/data/README.md` says how both were made.
 
-#![allow(clippy::unwrap_used)] // helpers of tests
-
-mod common;
-mod render;
-
 use std::collections::HashSet;
 
-use common::{Line, data, walk};
+use crate::walk::{Line, data, walk};
 use weir_binlog::BinlogError;
 
 /// `(kind, text)` of each line of an expectation file.
@@ -79,10 +74,11 @@ fn same(ours: &[u8], theirs: &[u8]) -> bool {
     ours == theirs || (ours.contains(&b'e') && number(ours).is_some() && number(ours) == number(theirs))
 }
 
-fn check(name: &str) -> common::Walk {
+fn check(name: &str) -> crate::walk::Walk {
     let expected = expected(name);
     let walk = walk(&data(&format!("{name}.bin")));
     assert!(walk.errors.is_empty(), "{name}: {:?}", walk.errors);
+    assert_eq!(walk.unknown_settings, 0, "{name}");
     for (ours, theirs) in walk.events.iter().zip(texts(&expected, b'E')) {
         assert_eq!(ours, &theirs, "{name}");
     }

@@ -81,7 +81,9 @@ pub(crate) fn texts(column: &Column, value: &Value<'_>) -> Vec<Vec<u8>> {
         Value::Set(v) => one(format!("b'{v:0width$b}'", width = 8 * digits)),
         Value::Json(v) => {
             let mut out = Vec::new();
-            json::write_text(v, &mut out).expect("JSON");
+            if json::write_text(v, &mut out).is_err() {
+                return one("broken".to_owned());
+            }
             // A string at the top is shown without its quotes.
             if out.first() == Some(&b'"') {
                 out = out[1..out.len() - 1].to_vec();

@@ -36,6 +36,8 @@ pub(crate) struct Walk {
     pub(crate) rows: Vec<Line>,
     pub(crate) versions: Vec<Arc<TableVersion>>,
     pub(crate) errors: Vec<BinlogError>,
+    /// Queries with a status variable that is not known.
+    pub(crate) unknown_settings: usize,
     maps: HashMap<u64, Arc<TableVersion>>,
     cache: Option<TableMapCache>,
 }
@@ -197,7 +199,7 @@ impl Walk {
     }
 
     fn query(&mut self, name: &str, query: &Query<'_>) -> String {
-        assert_eq!(query.settings.unknown, None, "status variable");
+        self.unknown_settings += usize::from(query.settings.unknown.is_some());
         let sql = String::from_utf8_lossy(query.sql);
         let first = sql.lines().next().unwrap_or_default().trim_end().to_owned();
         let lower = first.to_lowercase();
@@ -261,7 +263,7 @@ impl Walk {
 
     fn value(&mut self, version: &TableVersion, at: usize, value: Option<&Value<'_>>) {
         if let Some(value) = value {
-            let texts = super::render::texts(&version.columns[at], value);
+            let texts = crate::render::texts(&version.columns[at], value);
             self.rows.push(Line::Value(at + 1, texts));
         }
     }
