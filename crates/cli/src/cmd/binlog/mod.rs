@@ -1,7 +1,7 @@
 //! `weir binlog`: looks into binlog files.
 
 pub(crate) mod cat;
-pub(crate) mod describe;
+mod describe;
 pub(crate) mod files;
 pub(crate) mod stat;
 mod tables;

@@ -42,7 +42,7 @@ pub(crate) struct Check {
 pub(crate) fn run(args: &CheckArgs) -> Result<Outcome, Failure> {
     let changefeed = Changefeed::load(&args.file)?;
     let data_dir = pipeline::data_dir(args.data_dir.as_deref(), &changefeed);
-    let mut checks = source::checks(&changefeed);
+    let mut checks = source::checks(&changefeed)?;
     checks.extend(sink(&changefeed));
     checks.extend(state(&changefeed, &data_dir));
     Ok(outcome(&changefeed, &checks))
