@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use weir_integration::output::Rows;
 use weir_integration::{Changefeed, Output, Recording};
 
 const DEFINITE: i32 = 3;
@@ -93,18 +94,38 @@ fn the_in_use_flag_is_no_corruption() {
     output.assert_same_rows(&whole, "with the in-use flag");
 }
 
-/// A file cut anywhere gives every whole transaction before the cut, and an error unless the cut lies between two.
+/// Offsets of the events, and the end of the file.
+fn borders(bytes: &[u8]) -> Vec<usize> {
+    let mut borders = vec![4];
+    while let Some(length) = borders.last().and_then(|at| bytes.get(at + 9..at + 13)) {
+        let length = u32::from_le_bytes(length.try_into().unwrap()) as usize;
+        borders.push(borders[borders.len() - 1] + length);
+    }
+    borders
+}
+
+/// A file cut anywhere gives every whole transaction before the cut. A cut inside an event or inside a transaction is
+/// an error; one between two transactions is how a file that is still written looks.
 #[test]
 fn every_truncation_keeps_what_is_whole() {
     let bytes = subject();
     let (_, whole, _) = run(&bytes);
+    let borders = borders(&bytes);
+    // Format description, earlier transactions, GTID … XID, STOP: one transaction.
+    let (begin, end) = (borders[2], borders[borders.len() - 2]);
+    assert_eq!(bytes.len() - end, 23, "STOP is a header and a checksum");
     each(bytes.len(), |at| {
         let (code, output, _) = run(&bytes[..at]);
-        if code != DEFINITE && code != 0 {
+        let clean = at == 0 || (borders.contains(&at) && !(begin + 1..end).contains(&at));
+        if code != 0 && code != DEFINITE {
             return Err(format!("cut at {at}: status {code}"));
         }
-        if !output.is_prefix_of(&whole) {
-            return Err(format!("cut at {at}: rows that the file does not hold"));
+        if clean != (code == 0) && at > borders[1] {
+            return Err(format!("cut at {at}: status {code}"));
+        }
+        let wanted = if at >= end { whole.total() } else { Rows::default() };
+        if output.total() != wanted || !output.is_prefix_of(&whole) {
+            return Err(format!("cut at {at}: {:?} instead of {wanted:?}", output.total()));
         }
         Ok(())
     });

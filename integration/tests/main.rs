@@ -9,4 +9,5 @@ mod full_disk;
 mod inspect;
 mod kill;
 mod memory;
+mod metrics;
 mod stop;
