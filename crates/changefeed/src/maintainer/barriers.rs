@@ -142,16 +142,16 @@ impl Barriers {
         if barrier.writer.is_some() {
             return Verdict::Wait;
         }
-        for id in barrier.participants(key, registry) {
-            if let Some(entry) = registry.get(id)
-                && entry.failed.is_some()
-                && let Some(table) = &entry.table
-            {
-                return Verdict::Blocked(table.clone());
-            }
-            if !barrier.reported.contains(&id) {
-                return Verdict::Wait;
-            }
+        let participants = barrier.participants(key, registry);
+        let failed = participants
+            .iter()
+            .filter_map(|id| registry.get(*id))
+            .find(|entry| entry.failed.is_some());
+        if let Some(table) = failed.and_then(|entry| entry.table.clone()) {
+            return Verdict::Blocked(table);
+        }
+        if participants != barrier.reported {
+            return Verdict::Wait;
         }
         if !names_known(&barrier.event, key, registry, wants) {
             return Verdict::Wait;

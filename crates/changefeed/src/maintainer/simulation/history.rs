@@ -36,6 +36,8 @@ pub(super) struct History {
     pub(super) rows: BTreeMap<TableName, Vec<OrderKey>>,
     pub(super) ddls: Vec<(OrderKey, Arc<DdlEvent>)>,
     pub(super) end: CommitTs,
+    /// Tables at the end.
+    pub(super) exist: BTreeSet<TableName>,
 }
 
 const SCHEMAS: [&str; 2] = ["a", "b"];
@@ -59,6 +61,7 @@ impl History {
                 history.ddls.push((OrderKey::new(ts, 1), Arc::new(event)));
             }
         }
+        history.exist = exist;
         history
     }
 

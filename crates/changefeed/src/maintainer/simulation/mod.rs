@@ -440,6 +440,10 @@ fn simulate(seed: u64, steps: usize, crashes: usize, fail: bool) {
             );
         }
         assert!(saved.schema >= OrderKey::end_of(history.end));
+        assert!(
+            saved.tables.keys().eq(&history.exist),
+            "a table that is gone is kept"
+        );
     }
     let late = saved.tables.iter().filter(|(table, key)| {
         **key < OrderKey::end_of(history.end) && !failed.iter().any(|(name, _)| name == *table)
