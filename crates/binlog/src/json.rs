@@ -13,6 +13,10 @@ const TEXT_RATIO_MAX: usize = 16;
 /// Bytes of text beyond that ratio, for values of few bytes.
 const TEXT_SLACK: usize = 64;
 
+/// Size of the pieces of [`write_text_in_pieces`], in bytes; one may be longer by a
+/// value that is not a string.
+pub const PIECE_BYTES: usize = 64 << 10;
+
 const SMALL_OBJECT: u8 = 0x00;
 const LARGE_OBJECT: u8 = 0x01;
 const SMALL_ARRAY: u8 = 0x02;
@@ -48,16 +52,52 @@ pub fn write_text(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), BinlogError> {
         return Ok(());
     };
     let mut writer = Writer {
-        text_max: start
-            .saturating_add(bytes.len().saturating_mul(TEXT_RATIO_MAX))
-            .saturating_add(TEXT_SLACK),
+        text_max: text_max(bytes, start),
         out,
+        passed_on: 0,
+        piece: None,
     };
     let written = writer.value(*kind, value, 0);
     if written.is_err() {
         out.truncate(start);
     }
     written
+}
+
+/// As [`write_text`], but hands the text on in pieces of about [`PIECE_BYTES`], so that
+/// a large document is not held as text. Pieces end between characters. `scratch` is
+/// working room; it is empty before and after.
+///
+/// # Errors
+/// As `write_text`; some pieces may have been handed on then.
+pub fn write_text_in_pieces(
+    bytes: &[u8],
+    scratch: &mut Vec<u8>,
+    piece: &mut dyn FnMut(&[u8]),
+) -> Result<(), BinlogError> {
+    scratch.clear();
+    let Some((kind, value)) = bytes.split_first() else {
+        piece(b"null");
+        return Ok(());
+    };
+    let mut writer = Writer {
+        text_max: text_max(bytes, 0),
+        out: scratch,
+        passed_on: 0,
+        piece: Some(piece),
+    };
+    let written = writer.value(*kind, value, 0);
+    if written.is_ok() {
+        writer.pass_on();
+    }
+    scratch.clear();
+    written
+}
+
+fn text_max(bytes: &[u8], start: usize) -> usize {
+    start
+        .saturating_add(bytes.len().saturating_mul(TEXT_RATIO_MAX))
+        .saturating_add(TEXT_SLACK)
 }
 
 fn bad<T>(what: &'static str) -> Result<T, BinlogError> {
@@ -89,13 +129,53 @@ impl Width {
     }
 }
 
-struct Writer<'o> {
+/// Takes a piece of text.
+type TakePiece<'p> = &'p mut dyn FnMut(&[u8]);
+
+struct Writer<'o, 'p> {
     out: &'o mut Vec<u8>,
-    /// Length of `out` beyond which offsets must point to the same place again and again.
+    /// Length of the text beyond which offsets must point to the same place again and
+    /// again.
     text_max: usize,
+    /// Bytes of text that are no longer in `out`.
+    passed_on: usize,
+    piece: Option<TakePiece<'p>>,
 }
 
-impl Writer<'_> {
+impl Writer<'_, '_> {
+    /// Hands on what is in `out`, if somebody takes it.
+    fn pass_on(&mut self) {
+        if let Some(piece) = self.piece.as_mut() {
+            piece(self.out);
+            self.passed_on += self.out.len();
+            self.out.clear();
+        }
+    }
+
+    fn pass_on_if_full(&mut self) {
+        if self.out.len() >= PIECE_BYTES {
+            self.pass_on();
+        }
+    }
+
+    fn string(&mut self, mut bytes: &[u8]) {
+        self.out.push(b'"');
+        while bytes.len() > PIECE_BYTES {
+            // The first byte of a character: a continuation byte starts with `10`.
+            let starts = |at: &usize| bytes.get(*at).is_some_and(|byte| byte & 0xc0 != 0x80);
+            let cut = (PIECE_BYTES - 3..=PIECE_BYTES)
+                .rev()
+                .find(starts)
+                .unwrap_or(PIECE_BYTES);
+            let (part, rest) = bytes.split_at_checked(cut).unwrap_or((bytes, &[]));
+            scalar::write_escaped(part, self.out);
+            self.pass_on_if_full();
+            bytes = rest;
+        }
+        scalar::write_escaped(bytes, self.out);
+        self.out.push(b'"');
+    }
+
     fn value(&mut self, kind: u8, bytes: &[u8], depth: u32) -> Result<(), BinlogError> {
         if depth > DEPTH_MAX {
             return bad("nested too deep");
@@ -129,7 +209,7 @@ impl Writer<'_> {
             DOUBLE => scalar::write_double(c.f64()?, self.out),
             STRING => {
                 let length = scalar::variable_length(&mut c)?;
-                scalar::write_string(c.take(length)?, self.out);
+                self.string(c.take(length)?);
             }
             OPAQUE => {
                 let field_type = c.u8()?;
@@ -149,7 +229,7 @@ impl Writer<'_> {
         };
         self.out.push(if object { b'{' } else { b'[' });
         for at in 0..frame.count {
-            if self.out.len() > self.text_max {
+            if self.passed_on + self.out.len() > self.text_max {
                 return bad("more text than its bytes can make");
             }
             if at > 0 {
@@ -159,13 +239,14 @@ impl Writer<'_> {
                 let Some(key) = frame.key(at) else {
                     return bad("key outside its object");
                 };
-                scalar::write_string(key, self.out);
+                self.string(key);
                 self.out.extend_from_slice(b": ");
             }
             let Some((kind, value)) = frame.entry(at) else {
                 return bad("element outside its array or object");
             };
             self.value(kind, value, depth + 1)?;
+            self.pass_on_if_full();
         }
         self.out.push(if object { b'}' } else { b']' });
         Ok(())

@@ -72,9 +72,9 @@ pub(crate) fn write_double(value: f64, out: &mut Vec<u8>) {
     }
 }
 
-/// A string with JSON's escapes; other bytes are utf8mb4 and stay as they are.
-pub(crate) fn write_string(bytes: &[u8], out: &mut Vec<u8>) {
-    out.push(b'"');
+/// The inside of a string with JSON's escapes; other bytes are utf8mb4 and stay as they
+/// are.
+pub(crate) fn write_escaped(bytes: &[u8], out: &mut Vec<u8>) {
     let mut plain_from = 0;
     for (at, byte) in bytes.iter().enumerate() {
         let escape: Option<&[u8]> = match byte {
@@ -96,7 +96,6 @@ pub(crate) fn write_string(bytes: &[u8], out: &mut Vec<u8>) {
         }
     }
     out.extend_from_slice(bytes.get(plain_from..).unwrap_or_default());
-    out.push(b'"');
 }
 
 /// A value of an SQL type without JSON counterpart.

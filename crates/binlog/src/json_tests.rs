@@ -122,3 +122,50 @@ proptest! {
         prop_assert_eq!(double(value).parse::<f64>().unwrap().to_bits(), value.to_bits());
     }
 }
+
+/// A small array with one string (of any length) and a number.
+fn array_with(string: &str) -> Vec<u8> {
+    let mut value = vec![LARGE_ARRAY];
+    let (header, entries) = (8, 2 * 5);
+    let mut length = string.len();
+    let mut encoded = Vec::new();
+    while length >= 0x80 {
+        encoded.push((length & 0x7f) as u8 | 0x80);
+        length >>= 7;
+    }
+    encoded.push(length as u8);
+    encoded.extend_from_slice(string.as_bytes());
+    let size = header + entries + encoded.len();
+    value.extend_from_slice(&2_u32.to_le_bytes());
+    value.extend_from_slice(&u32::try_from(size).unwrap().to_le_bytes());
+    value.push(STRING);
+    value.extend_from_slice(&u32::try_from(header + entries).unwrap().to_le_bytes());
+    value.push(INT32);
+    value.extend_from_slice(&7_i32.to_le_bytes());
+    value.extend_from_slice(&encoded);
+    value
+}
+
+#[test]
+fn pieces_make_the_text_and_end_between_characters() {
+    for string in [
+        "short".to_owned(),
+        "é中😀\u{1}\"".repeat(30_000),
+        "x".repeat(PIECE_BYTES + 1),
+    ] {
+        let value = array_with(&string);
+        let (mut scratch, mut pieces) = (Vec::new(), Vec::new());
+        write_text_in_pieces(&value, &mut scratch, &mut |piece| pieces.push(piece.to_vec())).unwrap();
+        let whole: String = pieces
+            .iter()
+            .map(|piece| std::str::from_utf8(piece).unwrap())
+            .collect();
+        assert_eq!(whole, text(&value).unwrap());
+        assert!(pieces.iter().all(|piece| piece.len() <= 3 * PIECE_BYTES));
+        assert_eq!(pieces.len() > 1, string.len() > PIECE_BYTES);
+    }
+    let (mut scratch, mut pieces) = (Vec::new(), Vec::new());
+    write_text_in_pieces(&[], &mut scratch, &mut |piece| pieces.push(piece.to_vec())).unwrap();
+    assert_eq!(pieces.concat(), b"null");
+    assert!(write_text_in_pieces(&[STRING, 5, b'a'], &mut scratch, &mut |_| {}).is_err());
+}

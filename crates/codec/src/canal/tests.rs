@@ -158,6 +158,7 @@ fn every_type_prints_as_canal_does() {
         column("tx", WireType::Blob, 3, 45),
         column("l1", WireType::VarChar, 9, 8),
         column("g", WireType::Geometry, 4, 0),
+        column("j", WireType::Json, 4, 0),
     ];
     let version = version(columns, vec![]);
     let values = [
@@ -205,6 +206,8 @@ fn every_type_prints_as_canal_does() {
         Value::Bytes("😀".as_bytes()),
         Value::Bytes(b"\x80"),
         Value::Geometry(&[0, 0, 0, 0, 1]),
+        // A string: type, length, `a"`.
+        Value::Json(&[0x0c, 2, b'a', b'"']),
     ];
     let options = CanalOptions::default();
     let expected = serde_json::json!({
@@ -212,6 +215,7 @@ fn every_type_prints_as_canal_does() {
         "da": "1000-01-01", "dt3": "2024-02-29 12:34:56.789", "ti0": "-838:59:59",
         "ts0": "2024-02-29 12:34:56", "bi": "2049", "e": "y\"z", "st": "p,r", "c": "ab",
         "bn": "\u{1}\0\0\0", "vb": "\0abÿ", "tx": "😀", "l1": "€", "g": "\0\0\0\0\u{1}",
+        "j": "\"a\\\"\"",
     });
     assert_eq!(data(&version, options, &values), expected);
     let options = CanalOptions {
@@ -322,6 +326,8 @@ fn what_cannot_be_told_is_an_error() {
     assert!(matches!(member, CodecError::NoMember { .. }));
     let member = error(members("a", WireType::Set, &["x"]), Value::Set(2));
     assert!(matches!(member, CodecError::NoMember { .. }));
+    let json = error(column("a", WireType::Json, 4, 0), Value::Json(&[0x0c, 2, b'a']));
+    assert!(matches!(json, CodecError::InvalidText { charset: "json", .. }));
     let version = version(vec![column("a", WireType::Tiny, 0, 0)], vec![]);
     let shape = line(&version, CanalOptions::default(), &insert(&[])).expect_err("refused");
     assert!(matches!(shape, CodecError::RowShape { .. }));

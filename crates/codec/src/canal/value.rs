@@ -116,6 +116,19 @@ impl ColumnPlan {
         })
     }
 
+    #[cold]
+    fn text_error(&self, error: TextError, charset: &'static str) -> CodecError {
+        match error {
+            TextError::Output(error) => CodecError::Output(error),
+            TextError::Invalid => CodecError::InvalidText {
+                table: self.table.to_string(),
+                column: self.name.to_string(),
+                charset,
+            },
+        }
+    }
+
+    #[cold]
     fn no_member(&self) -> CodecError {
         CodecError::NoMember {
             table: self.table.to_string(),
@@ -153,7 +166,9 @@ impl ColumnPlan {
             }
             Value::Enum(index) => self.write_enum(out, index, options.enum_as)?,
             Value::Set(bits) => self.write_set(out, bits, options.enum_as)?,
-            Value::Json(bytes) => write_json(out, bytes, scratch)?,
+            Value::Json(bytes) => {
+                write_json(out, bytes, scratch).map_err(|error| self.text_error(error, "json"))?
+            }
             Value::Geometry(bytes) => escape::write_latin1(out, bytes)?,
             Value::Vector(bytes) => text::write_vector(out, bytes)?,
             Value::Date { .. }
@@ -211,14 +226,10 @@ impl ColumnPlan {
 
     fn write_bytes<W: Write>(&self, out: &mut W, bytes: &[u8]) -> Result<()> {
         match &self.shape {
-            Shape::Text(charset) => charset.write_escaped(out, bytes).map_err(|error| match error {
-                TextError::Output(error) => CodecError::Output(error),
-                TextError::Invalid => CodecError::InvalidText {
-                    table: self.table.to_string(),
-                    column: self.name.to_string(),
-                    charset: charset.name(),
-                },
-            }),
+            Shape::Text(charset) => {
+                let written = charset.write_escaped(out, bytes);
+                written.map_err(|error| self.text_error(error, charset.name()))
+            }
             Shape::Binary { pad } => {
                 escape::write_latin1(out, bytes)?;
                 for _ in bytes.len()..*pad {
@@ -262,15 +273,27 @@ impl ColumnPlan {
     }
 }
 
-/// Largest working room that is kept for the next value, in bytes.
-const SCRATCH_KEPT_BYTES: usize = 1 << 16;
-
-fn write_json<W: Write>(out: &mut W, bytes: &[u8], scratch: &mut Vec<u8>) -> Result<()> {
-    scratch.clear();
-    weir_binlog::json::write_text(bytes, scratch)?;
-    escape::write_utf8(out, scratch)?;
-    if scratch.capacity() > SCRATCH_KEPT_BYTES {
-        *scratch = Vec::new();
+/// Writes JSON in pieces: a large document is not held as text.
+fn write_json<W: Write>(
+    out: &mut W,
+    bytes: &[u8],
+    scratch: &mut Vec<u8>,
+) -> std::result::Result<(), TextError> {
+    let mut failed = None;
+    let mut piece = |text: &[u8]| {
+        if failed.is_none() {
+            failed = match std::str::from_utf8(text) {
+                Ok(text) => escape::write_utf8(out, text.as_bytes())
+                    .err()
+                    .map(TextError::Output),
+                Err(_) => Some(TextError::Invalid),
+            };
+        }
+    };
+    // Malformed JSON is no text either.
+    let written = weir_binlog::json::write_text_in_pieces(bytes, scratch, &mut piece);
+    match failed {
+        Some(error) => Err(error),
+        None => written.map_err(|_| TextError::Invalid),
     }
-    Ok(())
 }
