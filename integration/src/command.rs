@@ -96,6 +96,18 @@ impl Changefeed {
         Ok(feed)
     }
 
+    /// Moves the file sink's folder.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn set_out(&mut self, out: &Path) -> Result<()> {
+        let text = std::fs::read_to_string(&self.file)?;
+        let (before, after) = (self.out.display().to_string(), out.display().to_string());
+        std::fs::write(&self.file, text.replace(&before, &after))?;
+        self.out = out.to_path_buf();
+        Ok(())
+    }
+
     /// Starts `weir run`; `arguments` come after the usual ones.
     ///
     /// # Errors
