@@ -29,9 +29,9 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,
     /// What is logged to stderr: off, error, warn, info, debug or trace, also per module
-    /// (`info,weir_source=debug`).
-    #[arg(long, global = true, value_name = "LEVEL", default_value = "warn")]
-    pub(crate) log_level: String,
+    /// (`info,weir_source=debug`) [default: info for `run`, else warn].
+    #[arg(long, global = true, value_name = "LEVEL")]
+    pub(crate) log_level: Option<String>,
 }
 
 /// Form of the result.
@@ -54,6 +54,17 @@ pub(crate) enum Command {
     /// Looks into binlog files
     #[command(subcommand)]
     Binlog(BinlogCommand),
+}
+
+impl Command {
+    /// What is logged unless `--log-level` says otherwise: a run of days leaves a trace
+    /// of what it did; the others answer on stdout.
+    pub(crate) const fn log_level(&self) -> &'static str {
+        match self {
+            Self::Run(_) => "info",
+            Self::Quickstart(_) | Self::Check(_) | Self::Binlog(_) => "warn",
+        }
+    }
 }
 
 #[derive(Debug, Args)]

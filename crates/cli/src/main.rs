@@ -48,7 +48,7 @@ fn refuse(args: &[OsString], error: &clap::Error) -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<Outcome, Failure> {
-    logging::start(&cli.global)?;
+    logging::start(cli)?;
     let output = cli.global.output;
     match &cli.command {
         Command::Quickstart(args) => cmd::quickstart::run(output, args),

@@ -66,3 +66,33 @@ impl Signals {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// The only test that raises a signal: a second one would end the test process.
+    #[test]
+    fn an_interrupt_asks_for_a_clean_stop() {
+        let signals = Signals::watch().unwrap();
+        assert!(!*signals.stop.borrow());
+        assert_eq!(signals.status(), Status::Done);
+        let pid = std::process::id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-INT", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !*signals.stop.borrow() {
+            assert!(Instant::now() < deadline, "no stop after SIGINT");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(signals.status(), Status::Interrupted);
+    }
+}

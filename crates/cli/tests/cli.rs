@@ -181,8 +181,18 @@ fn failed_checks_have_status_1_and_are_a_result() {
     assert_eq!(failed(&files.changefeed(&source, quota)), ["id"]);
     fs::write(files.path("out").join("_weir.json"), r#"{"changefeed":"other"}"#).unwrap();
     assert_eq!(failed(&files.changefeed(&source, quota)), ["id"]);
+    fs::write(files.path("out").join("_weir.json"), r#"{"changefeed":"test"}"#).unwrap();
+    assert_eq!(
+        failed(&files.changefeed(&source, quota)),
+        ["id"],
+        "the store is gone"
+    );
     let plain = weir(&["check", &files.arg("feed.toml"), "--data-dir", &data]);
     assert!(text(&plain.stdout).contains("FAILED"));
+    fs::create_dir(files.path("data")).unwrap();
+    fs::write(files.path("data").join("store"), "x").unwrap();
+    let output = weir(&["check", &files.arg("feed.toml"), "--data-dir", &data]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
 }
 
 /// Counts by `mysqlbinlog -vv`, checked in beside each recording.

@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Access;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use weir_config::{ByteSize, Changefeed, SinkUri};
@@ -14,9 +15,6 @@ use crate::args::CheckArgs;
 use crate::outcome::{Failure, Outcome, Status};
 use crate::pipeline;
 use crate::table::render;
-
-/// Written to and removed from a folder to see whether that is possible.
-const PROBE: &str = ".weir-check.tmp";
 
 /// File of an output folder that says whose it is.
 const IDENTITY: &str = "_weir.json";
@@ -43,7 +41,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Outcome, Failure> {
     let changefeed = Changefeed::load(&args.file)?;
     let data_dir = pipeline::data_dir(args.data_dir.as_deref(), &changefeed);
     let mut checks = source::checks(&changefeed)?;
-    checks.extend(sink(&changefeed));
+    checks.extend(sink(&changefeed, &data_dir));
     checks.extend(state(&changefeed, &data_dir));
     Ok(outcome(&changefeed, &checks))
 }
@@ -91,9 +89,12 @@ fn outcome(changefeed: &Changefeed, checks: &[Check]) -> Outcome {
     }
 }
 
-fn sink(changefeed: &Changefeed) -> Vec<Check> {
+fn sink(changefeed: &Changefeed, data_dir: &Path) -> Vec<Check> {
     match &changefeed.sink.uri {
-        SinkUri::File { dir } => vec![writable("sink", "sink.uri", dir), belongs(changefeed, dir)],
+        SinkUri::File { dir } => vec![
+            writable("sink", "sink.uri", dir),
+            belongs(changefeed, dir, data_dir),
+        ],
         SinkUri::Blackhole { .. } => vec![Check {
             end: "sink",
             name: "sink can be opened".to_owned(),
@@ -106,13 +107,13 @@ fn sink(changefeed: &Changefeed) -> Vec<Check> {
 }
 
 fn state(changefeed: &Changefeed, data_dir: &Path) -> Vec<Check> {
-    let quota = changefeed.store.disk_quota;
+    // What the store holds already counts in its quota.
+    let quota = changefeed.store.disk_quota.bytes();
+    let wanted = quota.saturating_sub(used_bytes(data_dir));
+    // Whole mebibytes read better.
+    let mib = |bytes: u64| ByteSize(bytes >> 20 << 20);
     let (actual, ok) = match free_bytes(data_dir) {
-        // Whole mebibytes read better.
-        Ok(free) => (
-            format!("{} free", ByteSize(free >> 20 << 20)),
-            free >= quota.bytes(),
-        ),
+        Ok(free) => (format!("{} free", mib(free)), free >= wanted),
         Err(error) => (error.to_string(), false),
     };
     vec![
@@ -121,7 +122,7 @@ fn state(changefeed: &Changefeed, data_dir: &Path) -> Vec<Check> {
             end: "state",
             name: "disk holds the store".to_owned(),
             setting: "store.disk-quota".to_owned(),
-            expected: format!("{quota} free"),
+            expected: format!("{} free", mib(wanted)),
             actual,
             ok,
         },
@@ -142,16 +143,34 @@ fn free_bytes(dir: &Path) -> io::Result<u64> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// Tries to make a file in the folder, or, where the folder is not there yet, in the
-/// one that it will be made in.
+/// Bytes of all files below a folder; what cannot be read counts as nothing.
+fn used_bytes(dir: &Path) -> u64 {
+    let mut folders = vec![dir.to_owned()];
+    let mut bytes = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            match entry.metadata() {
+                Ok(meta) if meta.is_dir() => folders.push(entry.path()),
+                Ok(meta) => bytes += meta.len(),
+                Err(_) => {}
+            }
+        }
+    }
+    bytes
+}
+
+/// Asks whether files can be made in the folder, or, where it is not there yet, in the
+/// one that it will be made in. Nothing is written: a check leaves no trace.
 fn writable(end: &'static str, setting: &str, dir: &Path) -> Check {
     let attempt = existing(dir).and_then(|dir| {
-        let probe = dir.join(PROBE);
-        fs::write(&probe, b"").and_then(|()| fs::remove_file(&probe))?;
-        Ok(dir)
+        rustix::fs::access(&dir, Access::WRITE_OK | Access::EXEC_OK)?;
+        match dir.is_dir() {
+            true => Ok(dir),
+            false => Err(io::ErrorKind::NotADirectory.into()),
+        }
     });
     let (actual, ok) = match attempt {
-        Ok(found) if found.ends_with(dir) || dir.exists() => ("writable".to_owned(), true),
+        Ok(_) if dir.exists() => ("writable".to_owned(), true),
         Ok(found) => (format!("will be made in `{}`", found.display()), true),
         Err(error) => (error.to_string(), false),
     };
@@ -171,10 +190,15 @@ struct Identity {
     changefeed: String,
 }
 
-/// An output folder is empty or this changefeed's.
-fn belongs(changefeed: &Changefeed, dir: &Path) -> Check {
+/// An output folder is empty, or this changefeed's together with the store that wrote
+/// it: another store counts commit-ts anew and would not know what is there.
+fn belongs(changefeed: &Changefeed, dir: &Path, data_dir: &Path) -> Check {
     let (actual, ok) = match fs::read(dir.join(IDENTITY)) {
         Ok(text) => match serde_json::from_slice::<Identity>(&text) {
+            Ok(found) if found.changefeed == *changefeed.id.0 && used_bytes(data_dir) == 0 => (
+                format!("ours, but its store is not in `{}`", data_dir.display()),
+                false,
+            ),
             Ok(found) => {
                 let ok = found.changefeed == *changefeed.id.0;
                 (format!("of changefeed `{}`", found.changefeed), ok)
