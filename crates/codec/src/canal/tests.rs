@@ -112,14 +112,10 @@ fn golden_update() {
         r#""es":1764500000123,"ts":1764500000123,"sql":"","sqlType":{"id":4,"a\"b":12,"n":3},"#,
         r#""mysqlType":{"id":"int","a\"b":"varchar(20)","n":"bigint unsigned"},"#,
         r#""old":[{"a\"b":"é"}],"data":[{"id":"-7","a\"b":"x\n","n":"18446744073709551615"}],"#,
-        r#""_weir":{"key":"066b2e87f81ec00000000007","row":3}}"#,
+        r#""_weir":{"key":"066b519535ec000000000007","row":3}}"#,
         "\n"
     );
-    let key_text = key().to_string();
-    assert_eq!(
-        String::from_utf8(out).unwrap(),
-        expected.replace("066b2e87f81ec00000000007", &key_text)
-    );
+    assert_eq!(String::from_utf8(out).unwrap(), expected);
 }
 
 #[test]

@@ -167,7 +167,7 @@ impl ColumnPlan {
             Value::Enum(index) => self.write_enum(out, index, options.enum_as)?,
             Value::Set(bits) => self.write_set(out, bits, options.enum_as)?,
             Value::Json(bytes) => {
-                write_json(out, bytes, scratch).map_err(|error| self.text_error(error, "json"))?
+                write_json(out, bytes, scratch).map_err(|error| self.text_error(error, "json"))?;
             }
             Value::Geometry(bytes) => escape::write_latin1(out, bytes)?,
             Value::Vector(bytes) => text::write_vector(out, bytes)?,
