@@ -41,9 +41,12 @@ fn refuse(args: &[OsString], error: &clap::Error) -> ExitCode {
         eprint!("{}", error.render().ansi());
         return ExitCode::from(outcome::Status::Usage as u8);
     }
+    // The first paragraph says what is wrong; usage and hints follow.
     let text = error.render().to_string();
-    let sentence = text.lines().next().unwrap_or("").trim_start_matches("error: ");
-    let failure = Failure::from(CliError::Usage(sentence.to_owned()));
+    let paragraph = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+    let sentence = paragraph.collect::<Vec<_>>().join(" ");
+    let sentence = sentence.trim_start_matches("error: ").to_owned();
+    let failure = Failure::from(CliError::Usage(sentence));
     outcome::finish(Output::Json, Err(failure))
 }
 

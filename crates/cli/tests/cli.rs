@@ -89,7 +89,8 @@ fn help_and_version_are_results() {
 
 #[test]
 fn wrong_command_lines_have_status_2() {
-    check_failure(&["run"], "WEIR-CLI-001", 2);
+    let message = check_failure(&["run"], "WEIR-CLI-001", 2);
+    assert!(message.contains("<FILE>"), "{message}");
     check_failure(&["run", "a.toml", "--nope"], "WEIR-CLI-001", 2);
     check_failure(&["binlog"], "WEIR-CLI-001", 2);
     let message = check_failure(&["fly"], "WEIR-CLI-001", 2);
