@@ -22,12 +22,24 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Opens a recording by name.
+    /// Opens a recording of `integration/data` by name.
     ///
     /// # Errors
     /// When it is not there or its `expected.json` cannot be read.
     pub fn open(name: &str) -> Result<Self> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name);
+        Self::open_in("data", name)
+    }
+
+    /// Opens a recording of `integration/refused`: binlogs that end in an error.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn refused(name: &str) -> Result<Self> {
+        Self::open_in("refused", name)
+    }
+
+    fn open_in(kind: &str, name: &str) -> Result<Self> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(kind).join(name);
         let text = std::fs::read_to_string(folder.join("expected.json"))
             .with_context(|| format!("`cargo xtask record {name}` makes it"))?;
         let value: Value = serde_json::from_str(&text)?;

@@ -173,6 +173,24 @@ fn a_repaired_source_goes_on() {
     assert_eq!(Output::read(&feed.out).unwrap().tables, recording.tables);
 }
 
+/// What this build does not understand stops with an error that says what; nothing is skipped.
+#[test]
+fn binlogs_that_are_not_understood_are_definite_errors() {
+    for (name, wanted) in [
+        ("statement-format", "statement"),
+        ("minimal-metadata", "binlog_row_metadata"),
+        ("partial-json", "json"),
+    ] {
+        let recording = Recording::refused(name).unwrap();
+        let feed = Changefeed::to_files(&recording.folder, "").unwrap();
+        let finished = feed.catch_up().unwrap();
+        finished.assert_code(DEFINITE);
+        finished.error();
+        let said = finished.stdout.to_lowercase();
+        assert!(said.contains(wanted), "{name}: {said}");
+    }
+}
+
 /// A missing file in the middle is a gap, never skipped.
 #[test]
 fn a_missing_file_in_the_middle_is_a_definite_error() {

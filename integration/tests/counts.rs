@@ -29,6 +29,7 @@ recordings! {
     quickstart "quickstart",
     mysql "mysql-9.7",
     mysql_compressed "mysql-9.7-compressed",
+    mysql_without_checksums "mysql-9.7-no-checksum",
     mysql_xa "mysql-9.7-xa",
     mysql_tagged_gtids "mysql-9.7-tagged",
     mariadb_10_11 "mariadb-10.11",

@@ -39,6 +39,8 @@ enum Load {
     Mixed,
     Xa,
     Tagged,
+    /// A few rows with a JSON column.
+    Few,
 }
 
 struct Recording {
@@ -66,6 +68,12 @@ const RECORDINGS: &[Recording] = &[
         kind: Kind::Mysql,
         arguments: &["--binlog-transaction-compression=ON"],
         load: Load::Mixed,
+    },
+    Recording {
+        name: "mysql-9.7-no-checksum",
+        kind: Kind::Mysql,
+        arguments: &["--binlog-checksum=NONE"],
+        load: Load::Few,
     },
     Recording {
         name: "mysql-9.7-xa",
@@ -117,11 +125,33 @@ const RECORDINGS: &[Recording] = &[
     },
 ];
 
+/// Binlogs that are refused with an error; they lie in `integration/refused`.
+const REFUSED: &[Recording] = &[
+    Recording {
+        name: "statement-format",
+        kind: Kind::Mysql,
+        arguments: &["--binlog-format=STATEMENT"],
+        load: Load::Few,
+    },
+    Recording {
+        name: "minimal-metadata",
+        kind: Kind::Mysql,
+        arguments: &["--binlog-row-metadata=MINIMAL"],
+        load: Load::Few,
+    },
+    Recording {
+        name: "partial-json",
+        kind: Kind::Mysql,
+        arguments: &["--binlog-row-value-options=PARTIAL_JSON"],
+        load: Load::Few,
+    },
+];
+
 const MARIADB_COMPRESSED: &[&str] = &["--log-bin-compress=ON", "--log-bin-compress-min-len=10"];
 
 /// Names that [`run`] takes.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    RECORDINGS.iter().map(|recording| recording.name)
+    RECORDINGS.iter().chain(REFUSED).map(|recording| recording.name)
 }
 
 /// Makes one recording, or `all`.
@@ -129,20 +159,30 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 /// # Errors
 /// For an unknown name, when a server cannot be had, or when the result is too large to check in.
 pub(crate) fn run(name: &str) -> Result<()> {
-    let chosen: Vec<&Recording> = RECORDINGS
+    let wanted = |recording: &&Recording| name == "all" || recording.name == name;
+    let mut chosen: Vec<_> = RECORDINGS
         .iter()
-        .filter(|recording| name == "all" || recording.name == name)
+        .filter(wanted)
+        .map(|recording| (recording, "data"))
         .collect();
+    chosen.extend(
+        REFUSED
+            .iter()
+            .filter(wanted)
+            .map(|recording| (recording, "refused")),
+    );
     if chosen.is_empty() {
         bail!(
             "no recording `{name}`; there are: all, {}",
             names().collect::<Vec<_>>().join(", ")
         );
     }
-    chosen.into_iter().try_for_each(record)
+    chosen
+        .into_iter()
+        .try_for_each(|(recording, folder)| record(recording, folder))
 }
 
-fn record(recording: &Recording) -> Result<()> {
+fn record(recording: &Recording, folder: &str) -> Result<()> {
     let root = crate::workspace_root()?;
     let install = Install::get(&crate::services_cache()?, recording.kind)?;
     let dir = tempfile::tempdir_in(crate::target_dir()?)?;
@@ -159,6 +199,11 @@ fn record(recording: &Recording) -> Result<()> {
         Load::Quickstart => quickstart(&server)?,
         Load::Mixed => mixed(&server)?,
         Load::Xa => xa(&server)?,
+        Load::Few => {
+            server.sql(scripts::FEW)?;
+            rotate(&server)?;
+            server.sql("UPDATE few.t SET doc = JSON_SET(doc, '$.a', 3) WHERE id = 2")?;
+        }
         Load::Tagged => {
             server.sql(scripts::TAGGED)?;
             rotate(&server)?;
@@ -167,7 +212,7 @@ fn record(recording: &Recording) -> Result<()> {
     }
     let data = server.data_dir();
     server.stop()?;
-    let target = root.join("integration/data").join(recording.name);
+    let target = root.join("integration").join(folder).join(recording.name);
     let files = copy_binlogs(&data, &target)?;
     let summary = count::summarise(&install, &files)?;
     count::write_expected(&target, &version, &files, &summary)?;

@@ -174,3 +174,12 @@ SET gtid_next = 'aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee:manual:17'; INSERT INTO t 
 SET gtid_next = 'aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee:9'; INSERT INTO t VALUES (7,7,7);
 SET gtid_next = 'AUTOMATIC';
 ";
+
+/// A table with a JSON column, one row event of each kind.
+pub(crate) const FEW: &str = "
+CREATE DATABASE few; USE few;
+CREATE TABLE t (id INT NOT NULL PRIMARY KEY, v VARCHAR(20), doc JSON);
+INSERT INTO t VALUES (1,'one','{\"a\": 1, \"long\": \"a text that is long enough to be left out of a difference\"}'),(2,'two','{\"a\": 2, \"long\": \"a text that is long enough to be left out of a difference\"}');
+UPDATE t SET doc = JSON_SET(doc, '$.a', 2) WHERE id = 1;
+DELETE FROM t WHERE id = 1;
+";
