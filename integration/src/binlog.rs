@@ -5,7 +5,7 @@
 //! key) and `v LONGBLOB`.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -59,6 +59,16 @@ impl BinlogWriter {
             transactions: 0,
             body: Vec::new(),
         })
+    }
+
+    /// Leaves a hole up to an offset, so that the events behind it lie there without the file being that large.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn skip_to(&mut self, offset: u64) -> Result<()> {
+        self.out.seek(SeekFrom::Start(offset))?;
+        self.position = offset;
+        Ok(())
     }
 
     fn event(&mut self, kind: u8) -> Result<()> {

@@ -108,6 +108,19 @@ impl Changefeed {
         Ok(())
     }
 
+    /// Adds a line to the table `[source]`.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn add_to_source(&self, line: &str) -> Result<()> {
+        let text = std::fs::read_to_string(&self.file)?;
+        std::fs::write(
+            &self.file,
+            text.replace("[source]\n", &format!("[source]\n{line}\n")),
+        )?;
+        Ok(())
+    }
+
     /// Starts `weir run`; `arguments` come after the usual ones.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ mod counts;
 mod full_disk;
 mod inspect;
 mod kill;
+mod large_files;
 mod memory;
 mod metrics;
 mod stop;
