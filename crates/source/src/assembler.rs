@@ -321,13 +321,12 @@ impl TransactionAssembler {
                 self.passed(header)
             }
             Event::BinlogCheckpoint(_) => self.passed(header),
-            // The end of a file; the reader goes on with the next one.
-            Event::Rotate(_) | Event::Stop => {
-                if self.open.is_some() {
-                    return Err(SourceError::Unended { place: self.place() });
-                }
-                self.passed(header)
+            // The end of a file; the reader goes on with the next one. The position stays
+            // before it, so that whoever resumes there sees how the file ended.
+            Event::Rotate(_) | Event::Stop if self.open.is_some() => {
+                Err(SourceError::Unended { place: self.place() })
             }
+            Event::Rotate(_) | Event::Stop => Ok(()),
             // The reader hands the events inside over one by one.
             Event::TransactionPayload(_) => Ok(()),
             // Text for people beside the rows that follow.
@@ -491,7 +490,6 @@ impl TransactionAssembler {
         };
         table.created_in = number;
         open.created.push(no);
-        open.has_ddl = true;
         let event = DdlEvent {
             kind: DdlKind::ImplicitCreate,
             schema: Arc::clone(&table.name.schema),

@@ -2,14 +2,17 @@
 //! compressed transactions event by event.
 
 use weir_binlog::compress::{PayloadReader, TransactionPayload};
-use weir_binlog::decoder::Decoder;
 use weir_binlog::error::BinlogError;
 use weir_binlog::event::Event;
+use weir_binlog::format::FormatDescription;
 use weir_binlog::raw::{EventBytes, RawEvent};
 
 use crate::assembler::{RowsMeta, TransactionAssembler};
 use crate::error::Result;
 use crate::growing::ADOPT_BYTES;
+
+/// Format of the file.
+type Format<'a> = Option<&'a FormatDescription>;
 
 /// Takes what is ready out of the assembler; false ends the reading.
 pub(crate) type Drain<'a> = dyn FnMut(&mut TransactionAssembler) -> bool + 'a;
@@ -20,46 +23,46 @@ pub(crate) type Drain<'a> = dyn FnMut(&mut TransactionAssembler) -> bool + 'a;
 /// Those of the decoder and of the assembler.
 pub(crate) fn feed(
     assembler: &mut TransactionAssembler,
-    decoder: &Decoder,
+    format: Format<'_>,
     raw: RawEvent<'_>,
     end: u64,
     drain: &mut Drain<'_>,
 ) -> Result<bool> {
     match raw.bytes {
-        EventBytes::Owned(_) => feed_owned(assembler, decoder, raw, end, drain, feed_borrowed),
-        EventBytes::Borrowed(_) => feed_borrowed(assembler, decoder, &raw, end, drain),
+        EventBytes::Owned(_) => feed_owned(assembler, format, raw, end, drain, feed_borrowed),
+        EventBytes::Borrowed(_) => feed_borrowed(assembler, format, &raw, end, drain),
     }
 }
 
 fn feed_borrowed(
     assembler: &mut TransactionAssembler,
-    decoder: &Decoder,
+    format: Format<'_>,
     raw: &RawEvent<'_>,
     end: u64,
     drain: &mut Drain<'_>,
 ) -> Result<bool> {
-    let event = decoder
-        .decode(&raw.header, raw.body())
+    let event = raw
+        .decode(format)
         .map_err(|error| assembler.binlog_error(error))?;
     if let Event::TransactionPayload(payload) = &event {
-        return feed_payload(assembler, decoder, payload, end, drain);
+        return feed_payload(assembler, format, payload, end, drain);
     }
     assembler.event(&raw.header, &event, end)?;
     Ok(drain(assembler))
 }
 
 /// How an event is handed over that is not a large row event.
-type Rest = fn(&mut TransactionAssembler, &Decoder, &RawEvent<'_>, u64, &mut Drain<'_>) -> Result<bool>;
+type Rest = fn(&mut TransactionAssembler, Format<'_>, &RawEvent<'_>, u64, &mut Drain<'_>) -> Result<bool>;
 
 fn feed_owned(
     assembler: &mut TransactionAssembler,
-    decoder: &Decoder,
+    format: Format<'_>,
     raw: RawEvent<'_>,
     end: u64,
     drain: &mut Drain<'_>,
     rest: Rest,
 ) -> Result<bool> {
-    let large = match decoder.decode(&raw.header, raw.body()) {
+    let large = match raw.decode(format) {
         Ok(Event::Rows(rows)) if rows.body.len() >= ADOPT_BYTES => Some((
             RowsMeta {
                 kind: rows.kind,
@@ -71,7 +74,7 @@ fn feed_owned(
         _ => None,
     };
     let Some((meta, length)) = large else {
-        return rest(assembler, decoder, &raw, end, drain);
+        return rest(assembler, format, &raw, end, drain);
     };
     let checksum_bytes = raw.checksum_bytes;
     let bytes = raw.bytes.into_vec();
@@ -85,7 +88,7 @@ fn feed_owned(
 /// Compressed transactions can be much larger than memory: one event at a time.
 fn feed_payload(
     assembler: &mut TransactionAssembler,
-    decoder: &Decoder,
+    format: Format<'_>,
     payload: &TransactionPayload<'_>,
     end: u64,
     drain: &mut Drain<'_>,
@@ -99,8 +102,8 @@ fn feed_payload(
             return Ok(true);
         };
         let on = match raw.bytes {
-            EventBytes::Owned(_) => feed_owned(assembler, decoder, raw, end, drain, feed_inner)?,
-            EventBytes::Borrowed(_) => feed_inner(assembler, decoder, &raw, end, drain)?,
+            EventBytes::Owned(_) => feed_owned(assembler, format, raw, end, drain, feed_inner)?,
+            EventBytes::Borrowed(_) => feed_inner(assembler, format, &raw, end, drain)?,
         };
         if !on {
             return Ok(false);
@@ -111,13 +114,13 @@ fn feed_payload(
 /// A payload inside a payload is no event that a server writes.
 fn feed_inner(
     assembler: &mut TransactionAssembler,
-    decoder: &Decoder,
+    format: Format<'_>,
     raw: &RawEvent<'_>,
     end: u64,
     drain: &mut Drain<'_>,
 ) -> Result<bool> {
-    let event = decoder
-        .decode(&raw.header, raw.body())
+    let event = raw
+        .decode(format)
         .map_err(|error| assembler.binlog_error(error))?;
     if matches!(event, Event::TransactionPayload(_)) {
         let what = "transaction payload inside a transaction payload";

@@ -13,7 +13,7 @@ use weir_types::{GtidSet, SourcePosition};
 
 use crate::error::{Result, SourceError};
 
-pub use reader::{End, FilesReader, Progress};
+pub use reader::{End, FilesReader, Handover, Progress};
 
 pub(crate) use probe::probe;
 

@@ -61,22 +61,24 @@ pub(crate) fn probe(path: &Path, options: FileOptions) -> Result<Option<Head>> {
         place: at(offset),
         source,
     };
-    let mut file = BinlogFile::open(path, options).map_err(|e| error(0, e))?;
+    let small = FileOptions {
+        read_buffer_bytes: 0,
+        ..options
+    };
+    let mut file = BinlogFile::open(path, small).map_err(|e| error(0, e))?;
     let mut hash = FNV.0;
     let mut head: Option<Head> = None;
     for _ in 0..HEAD_EVENTS {
         let offset = file.offset();
-        let decoder = file.decoder().clone();
         let step = file.next().map_err(|e| error(offset, e))?;
         let Step::Event(read) = step else {
             break;
         };
-        let raw = read.event;
+        let (raw, format) = (read.event, read.format);
         let Some(found) = &mut head else {
             hash = digest(hash, &masked(&raw.bytes));
             let time_ms = u64::from(raw.header.timestamp) * 1000;
-            drop(raw);
-            let created = file.format().map_or(0, |format| format.created);
+            let created = format.map_or(0, |format| format.created);
             head = Some(Head {
                 created,
                 time_ms,
@@ -85,9 +87,7 @@ pub(crate) fn probe(path: &Path, options: FileOptions) -> Result<Option<Head>> {
             });
             continue;
         };
-        let event = decoder
-            .decode(&raw.header, raw.body())
-            .map_err(|e| error(offset, e))?;
+        let event = raw.decode(format).map_err(|e| error(offset, e))?;
         if let Event::PreviousGtids(set) | Event::GtidList(set) = event {
             hash = digest(hash, &raw.bytes);
             found.previous = Some(set);

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use weir_binlog::decoder::Decoder;
 use weir_binlog::file::{BinlogFile, Ending, FIRST_EVENT_OFFSET, Step};
 use weir_binlog::index::FileIndex;
 use weir_protocol::store::{ReadPosition, StoreInput};
@@ -52,12 +51,14 @@ pub struct FilesReader {
     index: FileIndex,
     assembler: TransactionAssembler,
     file: BinlogFile,
-    /// Of the file's format, which holds to its end.
-    decoder: Decoder,
+    /// Offset at which the reading of the file began.
+    began_at: u64,
     name: Arc<str>,
     stop: Option<StopAt>,
     /// Looks for the end of the source before anything is taken.
     finding_end: bool,
+    /// The next file, whose head is not whole yet.
+    headless: Option<String>,
     /// The last step found nothing more to read.
     is_dry: bool,
     /// Bytes of events read.
@@ -115,11 +116,12 @@ impl FilesReader {
             options,
             index,
             assembler,
-            decoder: file.decoder().clone(),
+            began_at: offset,
             file,
             name,
             stop,
             finding_end,
+            headless: None,
             is_dry: false,
             bytes: 0,
             bytes_total,
@@ -204,7 +206,7 @@ impl FilesReader {
         let end = read.next_offset;
         self.assembler.at_event(offset);
         let mut drain = |assembler: &mut TransactionAssembler| hand_over(assembler, HANDOVER_BYTES, handover);
-        let on = feed(&mut self.assembler, &self.decoder, read.event, end, &mut drain)?;
+        let on = feed(&mut self.assembler, read.format, read.event, end, &mut drain)?;
         self.bytes += end.saturating_sub(offset);
         Ok((!on).then_some(Progress::Ended(End::Refused)))
     }
@@ -261,27 +263,27 @@ impl FilesReader {
         }
         let whole = have == 0 && !self.assembler.in_transaction();
         let ended = match &self.stop {
-            Some(StopAt::CaughtUp) => true,
-            // Without the wanted offset the end is that of the files at the start.
-            Some(StopAt::File { name, offset }) => **name == *self.name && self.was_caught_up(*offset),
+            // The end of the source at the start, if that was asked for: nothing more is
+            // waited for, but the end of a transaction that has grown over it since.
+            Some(StopAt::File { name, offset }) if self.options.stop == Some(StopAt::CaughtUp) => {
+                whole || **name != *self.name || self.file.offset() <= *offset
+            }
             Some(StopAt::Time(time_ms)) => whole && now_ms > *time_ms,
-            Some(StopAt::Gtids(_)) | None => false,
+            Some(StopAt::Gtids(_) | StopAt::File { .. } | StopAt::CaughtUp) | None => false,
         };
         if !ended {
             return Ok(Some(Progress::Dry));
         }
-        let end = if whole {
-            End::Reached
-        } else {
+        let end = if !whole {
             let place = format!("{}:{}", self.name, self.file.offset() + have);
             End::Cut(SourceError::CutTransaction { place })
+        } else if let Some(file) = self.headless.take() {
+            let what = "its head is not whole";
+            End::Cut(SourceError::CutFile { file, what })
+        } else {
+            End::Reached
         };
         Ok(Some(self.end(end, handover)))
-    }
-
-    /// A run until what the folder held at its start: nothing more is waited for.
-    fn was_caught_up(&self, offset: u64) -> bool {
-        self.options.stop == Some(StopAt::CaughtUp) && self.file.offset() <= offset
     }
 
     /// The end of the source was found: what comes from here on counts. A transaction
@@ -291,7 +293,7 @@ impl FilesReader {
         self.assembler.set_skip(Skip::Nothing);
         let offset = self.assembler.position_offset();
         self.file = open(&self.options, &self.index, &self.name, offset)?;
-        self.decoder = self.file.decoder().clone();
+        self.began_at = offset;
         self.assembler.begin_file(Arc::clone(&self.name), offset)?;
         self.bytes_total = 0;
         if !self.tick(handover) {
@@ -302,7 +304,7 @@ impl FilesReader {
 
     /// Goes on in the next file, if this one is at its end and the next one is there.
     fn next_file(&mut self, have: u64) -> Result<bool> {
-        let ending = self.file.ending().cloned();
+        let ending = self.ending()?;
         let rotate = match &ending {
             Some(Ending::Rotate { file, .. }) => Some(file.as_str()),
             Some(Ending::Stop) | None => None,
@@ -325,18 +327,46 @@ impl FilesReader {
         }
         let path = self.index.path(&next);
         let Some(head) = probe(&path, self.options.file_options())? else {
+            if self.index.next_after(&next, None).is_some() {
+                let what = "its head is not whole";
+                return Err(SourceError::CutFile { file: next, what });
+            }
+            self.headless = std::fs::metadata(&path)
+                .is_ok_and(|m| m.len() > 0)
+                .then_some(next);
             return Ok(false);
         };
+        self.headless = None;
         if rotate.is_none() {
             self.check_restart(&next, &head, ending.is_some(), have)?;
         }
         let file = open(&self.options, &self.index, &next, FIRST_EVENT_OFFSET)?;
-        self.decoder = file.decoder().clone();
+        self.began_at = FIRST_EVENT_OFFSET;
         self.file = file;
         self.name = Arc::from(next);
         self.assembler
             .begin_file(Arc::clone(&self.name), FIRST_EVENT_OFFSET)?;
         Ok(true)
+    }
+
+    /// How the file ended. Reading that began at its very end has not seen that.
+    fn ending(&mut self) -> Result<Option<Ending>> {
+        if self.file.ending().is_some() || self.file.offset() != self.began_at {
+            return Ok(self.file.ending().cloned());
+        }
+        let (name, end) = (Arc::clone(&self.name), self.file.offset());
+        let mut file = open(&self.options, &self.index, &name, FIRST_EVENT_OFFSET)?;
+        let error = |offset: u64, source| SourceError::Binlog {
+            place: format!("{name}:{offset}"),
+            source,
+        };
+        while file.offset() < end {
+            let offset = file.offset();
+            if let Step::NeedMore { .. } = file.next().map_err(|source| error(offset, source))? {
+                break;
+            }
+        }
+        Ok(file.ending().cloned())
     }
 
     /// The server may have written on, and begun the next file, since this one was read

@@ -1,8 +1,7 @@
 //! Where reading begins.
 
-use weir_binlog::decoder::Decoder;
 use weir_binlog::event::Event;
-use weir_binlog::file::{BinlogFile, FIRST_EVENT_OFFSET, Step};
+use weir_binlog::file::{BinlogFile, FIRST_EVENT_OFFSET, FileEvent, Step};
 use weir_binlog::index::FileIndex;
 use weir_types::{Gtid, GtidSet, SourceIdentity, SourcePosition};
 
@@ -175,12 +174,11 @@ fn fits(options: &FilesOptions, index: &FileIndex, position: &SourcePosition) ->
     };
     let mut file = BinlogFile::open(path, options.file_options()).map_err(|e| error(0, e))?;
     while file.offset() < position.offset {
-        let (offset, decoder) = (file.offset(), file.decoder().clone());
+        let offset = file.offset();
         let Step::Event(read) = file.next().map_err(|e| error(offset, e))? else {
             return Ok(false);
         };
-        let raw = read.event;
-        if let Some(gtid) = gtid_of(&decoder, &raw).map_err(|e| error(offset, e))? {
+        if let Some(gtid) = gtid_of(&read).map_err(|e| error(offset, e))? {
             if !position.gtids.contains(&gtid) && options.start_set().is_none_or(|set| !set.contains(&gtid)) {
                 return Ok(false);
             }
@@ -190,19 +188,16 @@ fn fits(options: &FilesOptions, index: &FileIndex, position: &SourcePosition) ->
     Ok(file.offset() == position.offset && before.contains_all(&position.gtids))
 }
 
-fn gtid_of(
-    decoder: &Decoder,
-    raw: &weir_binlog::raw::RawEvent<'_>,
-) -> Result<Option<Gtid>, weir_binlog::error::BinlogError> {
+fn gtid_of(read: &FileEvent<'_>) -> Result<Option<Gtid>, weir_binlog::error::BinlogError> {
     use weir_binlog::event_type::EventType;
-    let kind = raw.header.event_type()?;
+    let kind = read.event.header.event_type()?;
     if !matches!(
         kind,
         Some(EventType::Gtid | EventType::GtidTagged | EventType::MariadbGtid)
     ) {
         return Ok(None);
     }
-    Ok(match decoder.decode(&raw.header, raw.body())? {
+    Ok(match read.decode()? {
         Event::Gtid(gtid) => gtid.gtid(),
         Event::MariadbGtid(gtid) => Some(gtid.gtid()),
         _ => None,
