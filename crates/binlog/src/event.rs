@@ -15,6 +15,9 @@ use crate::xa::XaPrepare;
 
 /// Flag of a row event: the last one of its statement.
 pub const ROWS_FLAG_STATEMENT_END: u16 = 1;
+/// Table ids of a row event without rows, which only ends its statement.
+const DUMMY_TABLE_IDS: [u64; 2] = [0x00ff_ffff, 0xffff_ffff_ffff];
+
 /// Flag of a row event: foreign key checks were off.
 pub const ROWS_FLAG_NO_FOREIGN_KEY_CHECKS: u16 = 2;
 
@@ -37,6 +40,12 @@ impl Rows<'_> {
     /// Whether the statement ends with this event.
     pub const fn is_statement_end(&self) -> bool {
         self.flags & ROWS_FLAG_STATEMENT_END != 0
+    }
+
+    /// Whether the event has no table map and no rows and only ends its statement: the
+    /// server writes it where the last rows of a statement did not reach the binlog.
+    pub fn is_dummy(&self) -> bool {
+        DUMMY_TABLE_IDS.contains(&self.table_id)
     }
 
     /// The flags that `weir_types::block` keeps.

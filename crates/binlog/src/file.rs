@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::decoder::Decoder;
 use crate::error::BinlogError;
+use crate::event::Event;
 use crate::event_type::EventType;
 use crate::format::{ChecksumAlgorithm, FormatDescription};
 use crate::header::{EventHeader, FLAG_ARTIFICIAL, FLAG_BINLOG_IN_USE, FLAG_RELAY_LOG, HEADER_BYTES};
@@ -66,6 +67,18 @@ pub struct FileEvent<'a> {
     pub next_offset: u64,
     /// The event.
     pub event: RawEvent<'a>,
+    /// Format of the file; after the first event always there.
+    pub format: Option<&'a FormatDescription>,
+}
+
+impl FileEvent<'_> {
+    /// Reads the body.
+    ///
+    /// # Errors
+    /// Those of `Event::decode`.
+    pub fn decode(&self) -> Result<Event<'_>, BinlogError> {
+        self.event.decode(self.format)
+    }
 }
 
 /// What reading on gave.
@@ -142,11 +155,6 @@ impl BinlogFile {
     /// The format description, once the first event was read.
     pub const fn format(&self) -> Option<&FormatDescription> {
         self.decoder.format()
-    }
-
-    /// The decoder for the bodies of this file's events.
-    pub const fn decoder(&self) -> &Decoder {
-        &self.decoder
     }
 
     /// The in-use flag as it was when the first event was read: the server had not closed
@@ -303,6 +311,7 @@ impl BinlogFile {
                 bytes,
                 checksum_bytes,
             },
+            format: self.decoder.format(),
         }))
     }
 

@@ -2,6 +2,9 @@
 
 use std::ops::Deref;
 
+use crate::error::BinlogError;
+use crate::event::Event;
+use crate::format::FormatDescription;
 use crate::header::{EventHeader, HEADER_BYTES};
 
 /// Bytes of an event.
@@ -51,5 +54,14 @@ impl RawEvent<'_> {
     pub fn body(&self) -> &[u8] {
         let end = self.bytes.len().saturating_sub(self.checksum_bytes);
         self.bytes.get(HEADER_BYTES..end).unwrap_or_default()
+    }
+
+    /// Reads the body under the format description of the file or stream; `format` is
+    /// `None` before the first one.
+    ///
+    /// # Errors
+    /// Those of `Event::decode`.
+    pub fn decode(&self, format: Option<&FormatDescription>) -> Result<Event<'_>, BinlogError> {
+        Event::decode(&self.header, self.body(), format)
     }
 }

@@ -271,8 +271,9 @@ impl<'a> RowReader<'_, 'a> {
                 .ok_or_else(|| self.plan.broken("before image"))?;
         }
         if self.kind != RowKind::Delete {
-            if self.partial {
-                self.refuse_differences()?;
+            let differences = if self.partial { self.differences()? } else { None };
+            if let Some(bits) = differences {
+                return self.read_unchanged_json(bits, images);
             }
             read_image(ops, self.after, &mut self.rows, &mut images.after)
                 .ok_or_else(|| self.plan.broken("after image"))?;
@@ -281,23 +282,59 @@ impl<'a> RowReader<'_, 'a> {
     }
 
     /// In a PARTIAL_UPDATE_ROWS_EVENT the after image begins with its options and, if
-    /// they say so, a bitmap of the JSON columns that hold differences.
-    fn refuse_differences(&mut self) -> Result<(), BinlogError> {
+    /// they say so, a bitmap of the JSON columns that hold differences: all JSON columns
+    /// of the table have a bit, also those that the image leaves out. `None` if no bit is
+    /// set.
+    fn differences(&mut self) -> Result<Option<&'a [u8]>, BinlogError> {
         let broken = || self.plan.broken("options of an after image");
         let options = self.rows.lenenc().ok_or_else(broken)?;
         if options & OPTION_PARTIAL_JSON == 0 {
-            return Ok(());
+            return Ok(None);
         }
-        let bitmap = self
+        let bits = self
             .rows
             .take(self.plan.json_columns.div_ceil(8))
             .ok_or_else(broken)?;
-        if (0..self.plan.json_columns).any(|at| bit_low_first(bitmap, at)) {
-            return Err(BinlogError::PartialJson {
-                table: self.plan.table.clone(),
-            });
+        let any = (0..self.plan.json_columns).any(|at| bit_low_first(bits, at));
+        Ok(any.then_some(bits))
+    }
+
+    /// Reads an after image with JSON differences. A list of no differences is how the
+    /// server writes a JSON value that did not change: it is the one of the before image.
+    #[cold]
+    fn read_unchanged_json(&mut self, bits: &[u8], images: &mut RowImages<'a>) -> Result<(), BinlogError> {
+        let broken = || self.plan.broken("after image with JSON differences");
+        let nulls = self.rows.take(self.after.count.div_ceil(8)).ok_or_else(broken)?;
+        let (mut seen, mut json) = (0, 0);
+        for (at, op) in self.plan.ops.iter().enumerate() {
+            let differs = matches!(op, Op::Json(_)) && bit_low_first(bits, json);
+            json += usize::from(matches!(op, Op::Json(_)));
+            let mut value = Value::Null;
+            if self.after.contains(at) {
+                if !bit_low_first(nulls, seen) {
+                    value = op.read(&mut self.rows).ok_or_else(broken)?;
+                    if differs {
+                        value = self.before_value(value, images.before(at))?;
+                    }
+                }
+                seen += 1;
+            }
+            images.after.push(value);
         }
         Ok(())
+    }
+
+    fn before_value(
+        &self,
+        differences: Value<'a>,
+        before: Option<&Value<'a>>,
+    ) -> Result<Value<'a>, BinlogError> {
+        match (differences, before) {
+            (Value::Json([]), Some(before)) => Ok(*before),
+            _ => Err(BinlogError::PartialJson {
+                table: self.plan.table.clone(),
+            }),
+        }
     }
 }
 

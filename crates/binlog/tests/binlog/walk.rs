@@ -7,10 +7,10 @@ use std::sync::Arc;
 use weir_binlog::gtid::{FL_DDL, FL_TRANSACTIONAL, GTID_FLAG_MAY_HAVE_STATEMENTS};
 use weir_binlog::query::Query;
 use weir_binlog::{
-    BinlogError, BinlogFile, Decoder, Event, EventHeader, FileOptions, GtidEvent, PayloadReader, RowImages,
-    RowPlan, Rows, Step, TableMapCache, inflate_query, inflate_rows,
+    BinlogError, BinlogFile, Event, EventHeader, FileOptions, FormatDescription, GtidEvent, PayloadReader,
+    RowImages, RowPlan, Rows, Step, TableMapCache, inflate_query, inflate_rows,
 };
-use weir_types::{RowKind, TableVersion, Value};
+use weir_types::{GtidSet, RowKind, TableVersion, Value};
 
 /// Cap that no recorded event reaches.
 pub(crate) const MAX_BYTES: u64 = 16 << 20;
@@ -32,6 +32,8 @@ pub(crate) enum Line {
 pub(crate) struct Walk {
     pub(crate) events: Vec<String>,
     pub(crate) gtids: Vec<String>,
+    /// Sets of PREVIOUS_GTIDS and GTID_LIST events.
+    pub(crate) sets: Vec<GtidSet>,
     pub(crate) ddl: Vec<String>,
     pub(crate) rows: Vec<Line>,
     pub(crate) versions: Vec<Arc<TableVersion>>,
@@ -65,27 +67,26 @@ impl Walk {
     fn file(&mut self, path: &std::path::Path, options: FileOptions) -> Result<(), BinlogError> {
         let mut file = BinlogFile::open(path, options)?;
         loop {
-            let mut decoder = file.decoder().clone();
             let Step::Event(event) = file.next()? else {
                 return Ok(());
             };
-            if decoder.format().is_none() {
-                decoder.frame(&event.event.bytes)?;
-            }
-            self.event(&decoder, &event.event.header, event.event.body())?;
+            self.event(event.format, &event.event.header, event.event.body())?;
         }
     }
 
     pub(crate) fn event(
         &mut self,
-        decoder: &Decoder,
+        format: Option<&FormatDescription>,
         header: &EventHeader,
         body: &[u8],
     ) -> Result<(), BinlogError> {
-        let event = decoder.decode(header, body)?;
+        let event = Event::decode(header, body, format)?;
         let text = match event {
             Event::FormatDescription(format) => format!("Start {}", format.server_version),
-            Event::PreviousGtids(_) => "Previous-GTIDs".to_owned(),
+            Event::PreviousGtids(set) => {
+                self.sets.push(set);
+                "Previous-GTIDs".to_owned()
+            }
             Event::GtidList(set) => format!("Gtid list [{set}]"),
             Event::BinlogCheckpoint(file) => format!("Binlog checkpoint {}", String::from_utf8_lossy(file)),
             Event::Rotate(rotate) => format!(
@@ -108,10 +109,8 @@ impl Walk {
             Event::Xid(xid) => format!("Xid = {xid}"),
             Event::XaPrepare(xa) => format!("XA PREPARE {}", xa.xid.0),
             Event::TableMap(map) => {
-                let format = decoder.format().expect("format");
-                let cache = self
-                    .cache
-                    .get_or_insert_with(|| TableMapCache::new(format.flavor));
+                let flavor = format.expect("format").flavor;
+                let cache = self.cache.get_or_insert_with(|| TableMapCache::new(flavor));
                 match cache.get(&map) {
                     Ok(version) => {
                         self.versions.push(Arc::clone(&version));
@@ -161,7 +160,7 @@ impl Walk {
                 ));
                 let mut reader = PayloadReader::new(&payload, MAX_BYTES)?;
                 while let Some(inner) = reader.next()? {
-                    self.event(decoder, &inner.header, inner.body())?;
+                    self.event(format, &inner.header, inner.body())?;
                 }
                 return Ok(());
             }
