@@ -14,7 +14,8 @@
 //!   of a `weir_types::Block`, into reused [`RowImages`].
 //!
 //! Not supported, and an error that says so: `COMPRESSED` columns of MariaDB, JSON
-//! differences (`binlog_row_value_options=PARTIAL_JSON`), encrypted files, releases before
+//! differences (`binlog_row_value_options=PARTIAL_JSON`; a value that did not change is
+//! read), encrypted files, releases before
 //! MySQL 5.6. MariaDB's temporal columns with fractions under
 //! `mysql56_temporal_format=OFF` cannot be read from a binlog alone: the table map does
 //! not say how many digits there are, and such rows come out of step.

@@ -36,32 +36,7 @@ pub(crate) fn texts(column: &Column, value: &Value<'_>) -> Vec<Vec<u8>> {
             vec![out]
         }
         Value::Bytes(v) | Value::Geometry(v) => vec![long(quoted(v))],
-        Value::Date { year, month, day } => one(format!("'{year:04}:{month:02}:{day:02}'")),
-        Value::Time {
-            negative,
-            hours,
-            minutes,
-            seconds,
-            micros,
-        } => {
-            let sign = if *negative { "-" } else { "" };
-            let fraction = fraction(*micros, digits);
-            one(format!("'{sign}{hours:02}:{minutes:02}:{seconds:02}{fraction}'"))
-        }
-        Value::DateTime {
-            year,
-            month,
-            day,
-            hour,
-            minute,
-            second,
-            micros,
-        } => {
-            let fraction = fraction(*micros, digits);
-            one(format!(
-                "'{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}{fraction}'"
-            ))
-        }
+        Value::Date { .. } | Value::Time { .. } | Value::DateTime { .. } => one(temporal(value, digits)),
         Value::Timestamp { seconds, micros } => {
             let mut texts = one(format!("{seconds}{}", fraction(*micros, digits)));
             // The zero timestamp is shown without fraction.
@@ -99,6 +74,36 @@ pub(crate) fn texts(column: &Column, value: &Value<'_>) -> Vec<Vec<u8>> {
                 .collect();
             one(format!("[{}]", floats.join(",")))
         }
+    }
+}
+
+fn temporal(value: &Value<'_>, digits: usize) -> String {
+    match value {
+        Value::Date { year, month, day } => format!("'{year:04}:{month:02}:{day:02}'"),
+        Value::Time {
+            negative,
+            hours,
+            minutes,
+            seconds,
+            micros,
+        } => {
+            let sign = if *negative { "-" } else { "" };
+            let fraction = fraction(*micros, digits);
+            format!("'{sign}{hours:02}:{minutes:02}:{seconds:02}{fraction}'")
+        }
+        Value::DateTime {
+            year,
+            month,
+            day,
+            hour,
+            minute,
+            second,
+            micros,
+        } => {
+            let fraction = fraction(*micros, digits);
+            format!("'{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}{fraction}'")
+        }
+        _ => unreachable!("not a temporal value"),
     }
 }
 

@@ -8,7 +8,7 @@ use weir_binlog::gtid::{FL_DDL, FL_TRANSACTIONAL, GTID_FLAG_MAY_HAVE_STATEMENTS}
 use weir_binlog::query::Query;
 use weir_binlog::{
     BinlogError, BinlogFile, Event, EventHeader, FileOptions, FormatDescription, GtidEvent, PayloadReader,
-    RowImages, RowPlan, Rows, Step, TableMapCache, inflate_query, inflate_rows,
+    RowImages, RowPlan, Rows, Step, TableMap, TableMapCache, TransactionPayload, inflate_query, inflate_rows,
 };
 use weir_types::{GtidSet, RowKind, TableVersion, Value};
 
@@ -108,25 +108,7 @@ impl Walk {
             }
             Event::Xid(xid) => format!("Xid = {xid}"),
             Event::XaPrepare(xa) => format!("XA PREPARE {}", xa.xid.0),
-            Event::TableMap(map) => {
-                let flavor = format.expect("format").flavor;
-                let cache = self.cache.get_or_insert_with(|| TableMapCache::new(flavor));
-                match cache.get(&map) {
-                    Ok(version) => {
-                        self.versions.push(Arc::clone(&version));
-                        self.maps.insert(map.table_id, version);
-                    }
-                    Err(error) => self.errors.push(error),
-                }
-                let (schema, table) = (
-                    String::from_utf8_lossy(map.schema),
-                    String::from_utf8_lossy(map.table),
-                );
-                format!(
-                    "Table_map: `{schema}`.`{table}` mapped to number {}",
-                    map.table_id
-                )
-            }
+            Event::TableMap(map) => self.table_map(&map, format),
             Event::Rows(rows) => {
                 self.rows(&rows);
                 rows_text(
@@ -151,19 +133,7 @@ impl Walk {
                 weir_binlog::event::StatementPart::LoadData => "Load".to_owned(),
             },
             Event::UserVar(_) => "User_var".to_owned(),
-            Event::TransactionPayload(payload) => {
-                self.events.push(format!(
-                    "Transaction_Payload  payload_size={} compression_type={} uncompressed_size={}",
-                    payload.payload.len(),
-                    if payload.method == 0 { "ZSTD" } else { "NONE" },
-                    payload.uncompressed_bytes.unwrap_or(0)
-                ));
-                let mut reader = PayloadReader::new(&payload, MAX_BYTES)?;
-                while let Some(inner) = reader.next()? {
-                    self.event(format, &inner.header, inner.body())?;
-                }
-                return Ok(());
-            }
+            Event::TransactionPayload(payload) => return self.payload(&payload, format),
             // Not shown without -vv.
             Event::RowsQuery(_) => return Ok(()),
             Event::Stop => "Stop".to_owned(),
@@ -172,6 +142,44 @@ impl Walk {
             }
         };
         self.events.push(text);
+        Ok(())
+    }
+
+    fn table_map(&mut self, map: &TableMap<'_>, format: Option<&FormatDescription>) -> String {
+        let flavor = format.expect("format").flavor;
+        let cache = self.cache.get_or_insert_with(|| TableMapCache::new(flavor));
+        match cache.get(map) {
+            Ok(version) => {
+                self.versions.push(Arc::clone(&version));
+                self.maps.insert(map.table_id, version);
+            }
+            Err(error) => self.errors.push(error),
+        }
+        let (schema, table) = (
+            String::from_utf8_lossy(map.schema),
+            String::from_utf8_lossy(map.table),
+        );
+        format!(
+            "Table_map: `{schema}`.`{table}` mapped to number {}",
+            map.table_id
+        )
+    }
+
+    fn payload(
+        &mut self,
+        payload: &TransactionPayload<'_>,
+        format: Option<&FormatDescription>,
+    ) -> Result<(), BinlogError> {
+        self.events.push(format!(
+            "Transaction_Payload  payload_size={} compression_type={} uncompressed_size={}",
+            payload.payload.len(),
+            if payload.method == 0 { "ZSTD" } else { "NONE" },
+            payload.uncompressed_bytes.unwrap_or(0)
+        ));
+        let mut reader = PayloadReader::new(payload, MAX_BYTES)?;
+        while let Some(inner) = reader.next()? {
+            self.event(format, &inner.header, inner.body())?;
+        }
         Ok(())
     }
 
