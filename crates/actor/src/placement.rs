@@ -30,6 +30,17 @@ impl NamedArbiter {
     {
         A::start_in_arbiter(&self.arbiter.handle(), build)
     }
+
+    /// Runs `work` on this thread and gives its result; none if the thread has ended.
+    /// For starting what starts its own actors.
+    pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let (send, receive) = tokio::sync::oneshot::channel();
+        let posted = self.arbiter.spawn_fn(move || {
+            // A receiver that is gone means that nobody wants the result any more.
+            let _unwanted = send.send(work());
+        });
+        if posted { receive.await.ok() } else { None }
+    }
 }
 
 impl Drop for NamedArbiter {

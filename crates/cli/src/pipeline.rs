@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use weir_config::{Changefeed, Until};
 use weir_server::{Progress, RunOptions, RunSummary, StopReason};
-use weir_types::{ErrorClass, ErrorReport};
 
 use crate::args::Output;
 use crate::outcome::{Failure, Status};
@@ -33,7 +32,7 @@ pub(crate) fn run(
     let bar = until
         .as_ref()
         .and_then(|_| Bar::show(output, Arc::clone(&progress)));
-    let ended = start(RunOptions {
+    let ended = weir_server::run(RunOptions {
         changefeed,
         data_dir,
         until,
@@ -47,15 +46,4 @@ pub(crate) fn run(
         StopReason::Stopped => signals.status(),
     };
     Ok((summary, status))
-}
-
-/// The pipeline of this build.
-fn start(options: RunOptions) -> Result<RunSummary, ErrorReport> {
-    drop(options);
-    Err(ErrorReport {
-        class: ErrorClass::Usage,
-        code: "WEIR-CLI-014",
-        message: "this build has no pipeline".to_owned(),
-        action: "use a later build".to_owned(),
-    })
 }

@@ -10,6 +10,6 @@ pub mod core;
 pub mod ledger;
 pub mod metrics;
 
-pub use crate::actor::{EventCollector, ServiceLinks, StopCollector};
+pub use crate::actor::{EventCollector, FlowTotals, GetFlow, ServiceLinks, StopCollector};
 pub use crate::core::{CollectorConfig, CollectorCore, CollectorCounters, Effect, ResetReason};
 pub use crate::ledger::{Account, Grant, Lane, Ledger};

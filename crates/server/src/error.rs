@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use weir_types::{Classified, ErrorClass};
+use weir_types::{Classified, ErrorClass, TableName};
 
 /// What can go wrong outside the stages.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +53,22 @@ pub enum ServerError {
         /// Lineage of the store.
         store: String,
     },
+    /// Two tables are routed to one target.
+    #[error("tables `{first}` and `{second}` are both routed to `{target}`")]
+    RouteCollision {
+        /// The target.
+        target: TableName,
+        /// The table that had it first.
+        first: TableName,
+        /// The table that comes second, and stops.
+        second: TableName,
+    },
+    /// The memory quota leaves no room to work in.
+    #[error("`flow-control.memory-quota` of {quota} is too small")]
+    MemoryQuota {
+        /// The quota.
+        quota: String,
+    },
 }
 
 impl Classified for ServerError {
@@ -62,6 +78,8 @@ impl Classified for ServerError {
             Self::Metrics(_) => ErrorClass::Bug,
             Self::StageLost { .. } | Self::StopTimeout { .. } => ErrorClass::Transient,
             Self::LineageMismatch { .. } => ErrorClass::Changefeed,
+            Self::RouteCollision { .. } => ErrorClass::Table,
+            Self::MemoryQuota { .. } => ErrorClass::Usage,
         }
     }
 
@@ -74,6 +92,8 @@ impl Classified for ServerError {
             Self::StageLost { .. } => "WEIR-SRV-005",
             Self::StopTimeout { .. } => "WEIR-SRV-006",
             Self::LineageMismatch { .. } => "WEIR-SRV-007",
+            Self::RouteCollision { .. } => "WEIR-SRV-008",
+            Self::MemoryQuota { .. } => "WEIR-SRV-009",
         }
     }
 
@@ -92,6 +112,8 @@ impl Classified for ServerError {
             Self::LineageMismatch { .. } => {
                 "the store was replaced under saved progress: use an empty data folder and an empty output"
             }
+            Self::RouteCollision { .. } => "route the tables apart, or exclude one of them in `filter.rules`",
+            Self::MemoryQuota { .. } => "give it at least 32MiB",
         }
         .to_owned()
     }

@@ -1,8 +1,19 @@
 //! Composition root: builds the pipeline of a changefeed bottom-up, places it on
 //! threads, serves metrics, and shuts it down in the direction of the flow.
+//!
+//! [`run()`] is the whole of it: one changefeed in the foreground.
 
 pub mod error;
+mod factory;
+mod flow_page;
 pub mod http;
+mod metrics;
 pub mod options;
+mod owner;
+mod pipeline;
+mod run;
+mod store_actor;
+mod translate;
 
 pub use options::{Progress, RunOptions, RunSummary, StopReason};
+pub use run::run;

@@ -81,7 +81,10 @@ type Ranges = Vec<(u64, u64)>;
 
 /// Progress as a set of transactions. MySQL: ranges per source. MariaDB: the last
 /// transaction per (domain, server); a domain's later servers continue its sequence.
+///
+/// Serialised as its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct GtidSet {
     mysql: BTreeMap<GtidSource, Ranges>,
     /// domain → (server, sequence) of the last transaction.
@@ -266,6 +269,20 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
         *byte = u8::try_from(high * 16 + low).ok()?;
     }
     digits.next().is_none().then_some(out)
+}
+
+impl From<GtidSet> for String {
+    fn from(set: GtidSet) -> Self {
+        set.to_string()
+    }
+}
+
+impl TryFrom<String> for GtidSet {
+    type Error = GtidParseError;
+
+    fn try_from(text: String) -> Result<Self, GtidParseError> {
+        Self::parse(&text)
+    }
 }
 
 impl fmt::Display for GtidSet {

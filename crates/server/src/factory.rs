@@ -1,0 +1,113 @@
+//! How a dispatcher comes to be: its actor first, then its span at the sink, then its
+//! stream. In this order every message finds its receiver.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use actix::{Actor, Addr};
+use weir_actor::post_to;
+use weir_changefeed::{DispatcherFactory, DispatcherHandles, Maintainer};
+use weir_dispatcher::{Dispatcher, Links, MaintainerLinks, TableLabels};
+use weir_event_collector::EventCollector;
+use weir_filter::Router;
+use weir_protocol::dispatcher::AddDispatcher;
+use weir_protocol::service::Span;
+use weir_sink::{OpenSpan, SinkActor, SpanRecipients, SpanTable};
+use weir_types::{DispatcherId, ErrorReport, TableName};
+
+use crate::error::ServerError;
+use crate::pipeline::Exits;
+
+/// What dispatchers are wired with.
+pub(crate) struct FactoryParts {
+    pub(crate) sink: Addr<SinkActor>,
+    pub(crate) collector: Addr<EventCollector>,
+    pub(crate) router: Arc<Router>,
+    pub(crate) labels: TableLabels,
+    pub(crate) exits: Exits,
+}
+
+fn maintainer_links(maintainer: &Addr<Maintainer>) -> MaintainerLinks {
+    MaintainerLinks {
+        heartbeat: maintainer.clone().recipient(),
+        reached: maintainer.clone().recipient(),
+        written: maintainer.clone().recipient(),
+        register: maintainer.clone().recipient(),
+        flushed: maintainer.clone().recipient(),
+        failed: maintainer.clone().recipient(),
+    }
+}
+
+impl FactoryParts {
+    /// The factory that the maintainer calls, on the flow thread.
+    pub(crate) fn into_factory(self) -> DispatcherFactory {
+        // Target → source: two tables with rows at one target would mix their rows.
+        let mut targets: HashMap<TableName, TableName> = HashMap::new();
+        Box::new(move |id, span, after, maintainer| {
+            let table = self.span_table(&span, &mut targets)?;
+            let links = Links {
+                sink: self.sink.clone().recipient(),
+                resume: self.collector.clone().recipient(),
+                released: self.collector.clone().recipient(),
+                maintainer: maintainer_links(maintainer),
+            };
+            let exit = self.exits.guard("dispatcher");
+            let dispatcher = Dispatcher::new(id, span.clone(), after, links, &self.labels, exit).start();
+            self.open_span(id, table, &dispatcher);
+            let deliver_to = dispatcher.clone().recipient();
+            post_to(
+                &self.collector,
+                AddDispatcher {
+                    dispatcher: id,
+                    span,
+                    after,
+                    deliver_to,
+                },
+            );
+            Ok(DispatcherHandles {
+                barrier: dispatcher.clone().recipient(),
+                flush: dispatcher.clone().recipient(),
+                end: dispatcher.recipient(),
+            })
+        })
+    }
+
+    fn span_table(
+        &self,
+        span: &Span,
+        targets: &mut HashMap<TableName, TableName>,
+    ) -> Result<Option<SpanTable>, ErrorReport> {
+        let Span::Table(source) = span else {
+            return Ok(None);
+        };
+        let target = self.router.route(source);
+        let first = targets.entry(target.clone()).or_insert_with(|| source.clone());
+        if first != source {
+            return Err(ErrorReport::new(&ServerError::RouteCollision {
+                target,
+                first: first.clone(),
+                second: source.clone(),
+            }));
+        }
+        Ok(Some(SpanTable {
+            source: source.clone(),
+            target,
+        }))
+    }
+
+    fn open_span(&self, dispatcher: DispatcherId, table: Option<SpanTable>, actor: &Addr<Dispatcher>) {
+        let replies = SpanRecipients {
+            durable: actor.clone().recipient(),
+            ddl_written: actor.clone().recipient(),
+            failed: actor.clone().recipient(),
+        };
+        post_to(
+            &self.sink,
+            OpenSpan {
+                dispatcher,
+                table,
+                replies: Arc::new(replies),
+            },
+        );
+    }
+}

@@ -1,0 +1,379 @@
+//! One changefeed in the foreground: generations of its pipeline, until it ends, is
+//! stopped, or fails for good.
+
+use std::fs::{self, File, TryLockError};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use weir_changefeed::{
+    Command, GetStatus, MaintainerEvent, RedbMetaStore, RunUntil, State, StateMachine, StopClean,
+};
+use weir_dispatcher::TableLabels;
+use weir_source::actor::{EndReason, ReadProgress};
+use weir_types::{Classified, ErrorClass, ErrorReport, Generation};
+
+use crate::error::ServerError;
+use crate::flow_page::FlowReporter;
+use crate::http;
+use crate::options::{Progress, RunOptions, RunSummary, StopReason};
+use crate::owner::OwnerEvent;
+use crate::pipeline::{Blueprint, Pipeline};
+
+/// How long a clean stop waits for the sink. What is not durable then is delivered
+/// again by the next start.
+const STOP_WITHIN: Duration = Duration::from_secs(60);
+/// Time between two looks at the counters for the progress bar and `/debug/flow`.
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How a generation ended.
+enum Ended {
+    Finished { error: Option<ErrorReport> },
+    Stopped,
+    Failed(ErrorReport),
+}
+
+/// Runs a changefeed. Blocks the thread, which becomes the control thread.
+///
+/// # Errors
+/// A definite error, or one about the configuration. Transient ones are retried.
+pub fn run(options: RunOptions) -> Result<RunSummary, ErrorReport> {
+    actix::System::new().block_on(run_changefeed(options))
+}
+
+fn report(error: &dyn Classified) -> ErrorReport {
+    ErrorReport::new(error)
+}
+
+/// Makes the data folder and locks it; the lock lives as long as the file.
+fn lock(data_dir: &Path) -> Result<File, ServerError> {
+    let at = |source| ServerError::DataDir {
+        path: data_dir.to_owned(),
+        source,
+    };
+    fs::create_dir_all(data_dir).map_err(at)?;
+    let file = File::create(data_dir.join("lock")).map_err(at)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(ServerError::Locked {
+            path: data_dir.to_owned(),
+        }),
+        Err(TryLockError::Error(source)) => Err(at(source)),
+    }
+}
+
+fn blueprint(options: &RunOptions) -> Result<Blueprint, ErrorReport> {
+    let changefeed = options.changefeed.clone();
+    let filter = changefeed.table_filter().map_err(|e| report(&e))?;
+    let router = changefeed.router().map_err(|e| report(&e))?;
+    let memory = changefeed.memory_plan().ok_or_else(|| {
+        let quota = changefeed.flow_control.memory_quota;
+        report(&ServerError::MemoryQuota {
+            quota: quota.to_string(),
+        })
+    })?;
+    let meta = RedbMetaStore::open(&options.data_dir.join("progress.redb")).map_err(|e| report(&e))?;
+    Ok(Blueprint {
+        filter: Arc::new(filter),
+        router: Arc::new(router),
+        memory,
+        store_dir: options.data_dir.join("store"),
+        meta: Arc::new(Mutex::new(meta)),
+        until: options.until.clone(),
+        counters: Arc::default(),
+        labels: TableLabels::new(changefeed.id.clone()),
+        read: Arc::new(ReadProgress::default()),
+        changefeed,
+    })
+}
+
+async fn run_changefeed(options: RunOptions) -> Result<RunSummary, ErrorReport> {
+    let started = Instant::now();
+    let _lock = lock(&options.data_dir).map_err(|e| report(&e))?;
+    let recorder = http::recorder().map_err(|e| report(&e))?;
+    crate::metrics::describe_all();
+    let page = http::FlowPage::default();
+    let server = match options.changefeed.metrics.listen {
+        Some(address) => {
+            Some(http::serve(&address.to_string(), recorder, page.clone()).map_err(|e| report(&e))?)
+        }
+        None => None,
+    };
+    let blueprint = blueprint(&options)?;
+    let mut run = Run {
+        reporter: FlowReporter::new(page, blueprint.changefeed.id.clone()),
+        stop: options.stop,
+        progress: options.progress.unwrap_or_default(),
+        blueprint,
+        resumed: None,
+        tables: 0,
+        machine: StateMachine::new(Generation(0)),
+        clock: started,
+    };
+    let ended = run.generations().await;
+    if let Some(server) = server {
+        server.stop(false).await;
+    }
+    let reason = ended?;
+    Ok(run.summary(started.elapsed(), reason))
+}
+
+struct Run {
+    blueprint: Blueprint,
+    reporter: FlowReporter,
+    stop: watch::Receiver<bool>,
+    progress: Arc<Progress>,
+    /// Whether the first generation found progress.
+    resumed: Option<bool>,
+    tables: u64,
+    machine: StateMachine,
+    clock: Instant,
+}
+
+impl Run {
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn stop_wanted(&self) -> bool {
+        *self.stop.borrow()
+    }
+
+    /// Builds generations until one ends for good.
+    async fn generations(&mut self) -> Result<StopReason, ErrorReport> {
+        let mut command = self.machine.resume();
+        loop {
+            if let Some(Command::Start(_)) = command {
+                match self.generation().await {
+                    Ended::Finished { error: None } => return Ok(StopReason::Finished),
+                    Ended::Finished { error: Some(error) } => return Err(error),
+                    Ended::Stopped => return Ok(StopReason::Stopped),
+                    Ended::Failed(error) => {
+                        tracing::warn!(code = error.code, "pipeline failed: {error}; {}", error.action);
+                        let (now_ms, random) = (self.now_ms(), u64::from(std::process::id()));
+                        // The pipeline has been stopped already.
+                        let _stop = self.machine.failed(error, now_ms, random);
+                    }
+                }
+            }
+            match self.machine.state() {
+                State::Failed(error) => return Err(error.clone()),
+                State::Warning { retry_at_ms, .. } => {
+                    let wait = Duration::from_millis(retry_at_ms.saturating_sub(self.now_ms()));
+                    if self.sleep(wait).await {
+                        return Ok(StopReason::Stopped);
+                    }
+                }
+                _ => {}
+            }
+            command = self.machine.tick(self.now_ms());
+        }
+    }
+
+    /// True if the stop came.
+    async fn sleep(&mut self, wait: Duration) -> bool {
+        if self.stop_wanted() {
+            return true;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(wait) => false,
+            () = stopped(&mut self.stop) => true,
+        }
+    }
+
+    async fn generation(&mut self) -> Ended {
+        let generation = {
+            let mut meta = self
+                .blueprint
+                .meta
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            match meta.next_generation() {
+                Ok(generation) => generation,
+                Err(error) => return Ended::Failed(report(&error)),
+            }
+        };
+        let mut pipeline = match Pipeline::build(&self.blueprint, generation).await {
+            Ok(pipeline) => pipeline,
+            Err(error) => return Ended::Failed(error),
+        };
+        tracing::info!(changefeed = %self.blueprint.changefeed.id, generation = generation.0, "pipeline started");
+        self.resumed.get_or_insert(pipeline.resumed);
+        let ended = self.watch(&mut pipeline).await;
+        self.reporter.force();
+        self.look(&pipeline).await;
+        let stopped = pipeline.stop().await;
+        match (ended, stopped) {
+            (Ended::Failed(error), _) => Ended::Failed(error),
+            (ended, Ok(())) => ended,
+            (_, Err(error)) => Ended::Failed(error),
+        }
+    }
+
+    /// Follows a running pipeline to its end.
+    async fn watch(&mut self, pipeline: &mut Pipeline) -> Ended {
+        let mut watched = Watched::default();
+        let mut timer = tokio::time::interval(REPORT_INTERVAL);
+        timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut stop = self.stop.clone();
+        loop {
+            let event = tokio::select! {
+                event = pipeline.events.recv() => event,
+                _ = timer.tick() => {
+                    self.look(pipeline).await;
+                    continue;
+                }
+                () = stopped(&mut stop), if !watched.stopping => {
+                    watched.stop(pipeline).await;
+                    continue;
+                }
+            };
+            let Some(event) = event else {
+                return Ended::Failed(report(&ServerError::StageLost { stage: "owner" }));
+            };
+            if let OwnerEvent::Maintainer(MaintainerEvent::Progress { .. }) = event {
+                self.machine.progress();
+                continue;
+            }
+            if let Some(ended) = watched.take(event, pipeline).await {
+                return ended;
+            }
+        }
+    }
+
+    /// Copies counters to the progress bar and the debug page.
+    async fn look(&mut self, pipeline: &Pipeline) {
+        let now_ms = self.now_ms();
+        let (read, rows) = (&self.blueprint.read, self.blueprint.counters.totals().rows.rows());
+        let copy = |from: &std::sync::atomic::AtomicU64, to: &std::sync::atomic::AtomicU64| {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        };
+        copy(&read.bytes_read, &self.progress.bytes_read);
+        copy(&read.bytes_total, &self.progress.bytes_total);
+        copy(&read.transactions, &self.progress.transactions);
+        self.progress.rows.store(rows, Ordering::Relaxed);
+        if !self.reporter.due(now_ms) {
+            return;
+        }
+        if let Ok(status) = pipeline.maintainer.send(GetStatus).await {
+            self.tables = self.tables.max(status.tables.len() as u64);
+            self.reporter
+                .show(&status, self.machine.state().name(), &pipeline.collector)
+                .await;
+        }
+    }
+
+    fn summary(&self, elapsed: Duration, reason: StopReason) -> RunSummary {
+        let totals = self.blueprint.counters.totals();
+        RunSummary {
+            transactions: self.blueprint.read.transactions.load(Ordering::Relaxed),
+            inserts: totals.rows.inserts,
+            updates: totals.rows.updates,
+            deletes: totals.rows.deletes,
+            tables: self.tables,
+            ddl: totals.ddl,
+            bytes: totals.bytes,
+            source_bytes: self.blueprint.read.bytes_read.load(Ordering::Relaxed),
+            output_files: totals.files,
+            checksum: totals.checksum,
+            elapsed,
+            resumed: self.resumed.unwrap_or(false),
+            reason,
+        }
+    }
+}
+
+/// Resolves when the stop is wanted; never if nobody can want it any more.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    if stop.wait_for(|wanted| *wanted).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// What has been seen of a running generation.
+#[derive(Default)]
+struct Watched {
+    /// A clean stop is under way.
+    stopping: bool,
+    /// The error that the run ends with, once everything whole was delivered.
+    error: Option<ErrorReport>,
+}
+
+impl Watched {
+    /// Source first, then the store; then everything that was stored is delivered.
+    async fn stop(&mut self, pipeline: &Pipeline) {
+        self.stopping = true;
+        pipeline.stop_source();
+        weir_actor::post_to(&pipeline.maintainer, StopClean { within: STOP_WITHIN });
+    }
+
+    /// Takes a report; the end, if it is one.
+    async fn take(&mut self, event: OwnerEvent, pipeline: &Pipeline) -> Option<Ended> {
+        match event {
+            OwnerEvent::SourceEnded(ended) => {
+                if let EndReason::Cut(error) = ended.reason {
+                    self.error.get_or_insert(error);
+                }
+                if !self.stopping {
+                    weir_actor::post_to(
+                        &pipeline.maintainer,
+                        RunUntil {
+                            target: pipeline.resolved(),
+                        },
+                    );
+                }
+                None
+            }
+            OwnerEvent::StageFailed(failed) => self.stage_failed(failed.error, pipeline),
+            OwnerEvent::Maintainer(event) => self.maintainer(event),
+            // A dispatcher's end is the maintainer's business; a panic in one is not.
+            OwnerEvent::Exited(exited) if exited.clean => {
+                let lost = exited.stage != "dispatcher" && exited.stage != "source";
+                lost.then(|| Ended::Failed(report(&ServerError::StageLost { stage: exited.stage })))
+            }
+            OwnerEvent::Exited(exited) => Some(Ended::Failed(report(&ServerError::StageLost {
+                stage: exited.stage,
+            }))),
+        }
+    }
+
+    /// A definite error of the source: what was read before it is whole, and is
+    /// delivered before the run ends with the error.
+    fn stage_failed(&mut self, error: ErrorReport, pipeline: &Pipeline) -> Option<Ended> {
+        let definite = matches!(error.class, ErrorClass::Changefeed | ErrorClass::Table);
+        if definite && self.error.is_none() && !self.stopping {
+            self.error = Some(error);
+            weir_actor::post_to(
+                &pipeline.maintainer,
+                RunUntil {
+                    target: pipeline.resolved(),
+                },
+            );
+            return None;
+        }
+        Some(Ended::Failed(error))
+    }
+
+    fn maintainer(&mut self, event: MaintainerEvent) -> Option<Ended> {
+        match event {
+            MaintainerEvent::Progress { .. }
+            | MaintainerEvent::TableFailed { .. }
+            | MaintainerEvent::Blocked(_) => None,
+            MaintainerEvent::Failed(error) => Some(Ended::Failed(error)),
+            MaintainerEvent::CaughtUp { failed } => {
+                let first = failed.into_iter().next().map(|(_, error)| error);
+                Some(Ended::Finished {
+                    error: self.error.take().or(first),
+                })
+            }
+            MaintainerEvent::Stopped { clean } => {
+                if !clean {
+                    tracing::warn!("the stop's deadline passed: rows that are not durable come again");
+                }
+                Some(Ended::Stopped)
+            }
+        }
+    }
+}
