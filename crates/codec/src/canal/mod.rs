@@ -242,6 +242,14 @@ fn middle(options: CanalOptions, version: &TableVersion) -> Result<Vec<u8>> {
     Ok(middle)
 }
 
+/// The digits that `OrderKey`'s `Display` writes, without its formatting machinery: it
+/// stands in every row.
+fn hex_key(key: OrderKey) -> [u8; 24] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let number = (u128::from(key.commit_ts.0) << 32) | u128::from(key.ordinal);
+    std::array::from_fn(|at| DIGITS[(number >> ((23 - at) * 4)) as usize & 15])
+}
+
 const fn type_name(kind: RowKind) -> &'static [u8] {
     match kind {
         RowKind::Insert => b"INSERT",
@@ -334,7 +342,7 @@ impl TableEncoder {
         out.write_all(b",\"data\":[{")?;
         self.write_data(out, change)?;
         out.write_all(b"}],\"_weir\":{\"key\":\"")?;
-        write!(out, "{}", change.key)?;
+        out.write_all(&hex_key(change.key))?;
         out.write_all(b"\",\"row\":")?;
         out.write_all(number.format(change.row).as_bytes())?;
         Ok(out.write_all(b"}}\n")?)

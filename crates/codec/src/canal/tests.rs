@@ -372,6 +372,12 @@ fn ddl_messages() {
 
 proptest! {
     #[test]
+    fn keys_are_printed_as_everywhere(commit_ts: u64, ordinal: u32) {
+        let key = OrderKey::new(CommitTs(commit_ts), ordinal);
+        prop_assert_eq!(String::from_utf8(hex_key(key).to_vec()), Ok(key.to_string()));
+    }
+
+    #[test]
     fn every_text_and_number_survives(name in "\\PC{1,20}", text in any::<String>(), bytes: Vec<u8>, int: i64,
         uint: u64, single in proptest::num::f32::ANY, double in proptest::num::f64::ANY)
     {

@@ -6,9 +6,8 @@ mod visit;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use weir_binlog::{RowImages, RowPlan};
 use weir_codec::RowCounts;
@@ -31,8 +30,8 @@ pub struct BlackholeConfig {
     pub changefeed: ChangefeedId,
     /// How long each batch is held: a slow sink.
     pub delay: Duration,
-    /// How long the very first batch is held on top, with all that is queued behind it:
-    /// a sink that stands still for a while.
+    /// How long nothing at all is taken, counted from the first batch: a sink that stands
+    /// still for a while.
     pub stall: Duration,
     /// Worker threads.
     pub workers: usize,
@@ -53,7 +52,8 @@ impl BlackholeConfig {
 struct Shared {
     config: BlackholeConfig,
     counters: Arc<SinkCounters>,
-    stalled: AtomicBool,
+    /// Set by the first batch.
+    stalled_until: OnceLock<Instant>,
 }
 
 /// The blackhole's part behind the scheduler.
@@ -66,7 +66,7 @@ impl BlackholeBackend {
         let shared = Shared {
             config,
             counters,
-            stalled: AtomicBool::new(false),
+            stalled_until: OnceLock::new(),
         };
         Self {
             shared: Arc::new(shared),
@@ -119,8 +119,10 @@ impl BlackholeSpan {
     fn hold_up(&self, worker: &WorkerContext) -> Result<()> {
         let config = &self.shared.config;
         let mut wait = config.delay;
-        if !config.stall.is_zero() && !self.shared.stalled.swap(true, Ordering::Relaxed) {
-            wait += config.stall;
+        if !config.stall.is_zero() {
+            let now = Instant::now();
+            let until = self.shared.stalled_until.get_or_init(|| now + config.stall);
+            wait += until.saturating_duration_since(now);
         }
         if wait.is_zero() || worker.pause(wait, Blocked::Delay) {
             Ok(())

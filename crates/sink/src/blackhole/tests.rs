@@ -8,7 +8,7 @@ use weir_protocol::sink::SinkWork;
 use weir_types::{Block, BlockBuilder, BlockSlice, CommitTs, OrderKey, RowKind};
 
 use super::*;
-use crate::conformance::{Running, changefeed};
+use crate::conformance::{Running, changefeed, table};
 use crate::testing::{Answer, body, key, rows, version};
 use crate::{PreparedSink, SinkConfig};
 
@@ -83,10 +83,14 @@ fn a_stalled_one_can_be_stopped() {
         stall: Duration::from_secs(3600),
         ..BlackholeConfig::new(changefeed())
     };
-    let running = Running::start(sink(config), 1);
-    for i in 1..=3 {
-        running.write(1, rows(&version("t1", 45), &[i], b"x"));
+    let running = Running::start(sink(config), 3);
+    for span in 1..=3 {
+        running.write(span, rows(&version(&table(span), 45), &[1], b"x"));
     }
+    assert!(
+        running.answers.recv_timeout(Duration::from_millis(200)).is_err(),
+        "all spans stand still"
+    );
     let started = Instant::now();
     running.scheduler.stop();
     assert!(started.elapsed() < Duration::from_secs(60));

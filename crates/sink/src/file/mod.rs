@@ -15,6 +15,8 @@ mod progress;
 mod writer;
 
 #[cfg(test)]
+mod restart_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::HashSet;
