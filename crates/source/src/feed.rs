@@ -7,9 +7,10 @@ use weir_binlog::event::Event;
 use weir_binlog::format::FormatDescription;
 use weir_binlog::raw::{EventBytes, RawEvent};
 
-use crate::assembler::{RowsMeta, TransactionAssembler};
+use crate::assembler::TransactionAssembler;
 use crate::error::Result;
 use crate::growing::ADOPT_BYTES;
+use crate::rows::RowsMeta;
 
 /// Format of the file.
 type Format<'a> = Option<&'a FormatDescription>;

@@ -15,12 +15,14 @@ mod growing;
 pub mod metrics;
 mod open;
 pub mod preflight;
+mod rows;
 mod skip;
 mod statement_text;
 mod statements;
 mod tables;
 mod window;
 
-pub use assembler::{AssemblerOptions, Counts, RowsMeta, TransactionAssembler};
+pub use assembler::{AssemblerOptions, Counts, TransactionAssembler};
 pub use error::SourceError;
+pub use rows::RowsMeta;
 pub use skip::Skip;

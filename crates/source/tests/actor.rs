@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use actix::{Actor, Context, Handler, Recipient};
 use model::{Model, options};
-use weir_actor::{ActorExited, ExitGuard, post};
+use weir_actor::{ActorExited, ExitGuard, post, post_to};
 use weir_filter::{NameCase, TableFilter};
 use weir_protocol::store::{AppendBatch, Persisted, StageFailed};
 use weir_source::actor::{
@@ -204,11 +204,11 @@ async fn a_store_that_stands_still_stops_the_source_and_an_order_ends_it() {
         // One batch comes back, and so one or a few more come.
         let first = seen.unacknowledged.remove(0);
         seen.in_flight -= first.bytes;
-        stage.source.do_send(first);
+        post_to(&stage.source, first);
     }
     let before = stage.seen.lock().expect("no panic").seq;
     wait_for(&stage, |seen| seen.seq > before).await;
-    stage.source.do_send(StopSource);
+    post_to(&stage.source, StopSource);
     wait_for(&stage, |seen| !seen.exited.is_empty()).await;
     let seen = stage.seen.lock().expect("no panic");
     assert!(seen.exited[0].clean && seen.ended.is_empty() && seen.failed.is_empty());

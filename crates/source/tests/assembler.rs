@@ -1,185 +1,18 @@
 //! Every rule of the transaction assembler, with events made by hand.
 
+mod bench;
 mod model;
 
 use std::sync::Arc;
 
-use model::Model;
+use bench::{Bench, EVENT_BYTES, table_id};
 use proptest::prelude::*;
-use weir_binlog::event::{Event, Incident, Rows, StatementPart};
-use weir_binlog::gtid::{EXTRA_START_ALTER, GtidEvent, MariadbGtid};
-use weir_binlog::header::EventHeader;
-use weir_binlog::query::{Query, QuerySettings};
-use weir_binlog::table_map::TableMap;
+use weir_binlog::event::{Event, Incident, StatementPart};
+use weir_binlog::gtid::{EXTRA_START_ALTER, MariadbGtid};
 use weir_binlog::xa::XaPrepare;
-use weir_filter::{NameCase, TableFilter};
 use weir_protocol::store::StoreInput;
-use weir_source::{AssemblerOptions, RowsMeta, Skip, SourceError, TransactionAssembler};
-use weir_types::{AttemptId, Classified, DdlKind, RowKind, SourceIdentity, TableName, Xid};
-
-/// Events in, and what a store would show of them.
-struct Bench {
-    assembler: TransactionAssembler,
-    model: Model,
-    inputs: Vec<StoreInput>,
-    offset: u64,
-    number: u64,
-}
-
-const EVENT_BYTES: u64 = 50;
-
-fn header() -> EventHeader {
-    EventHeader {
-        timestamp: 1_000,
-        type_number: 0,
-        server_id: 1,
-        event_length: 50,
-        end_log_pos: 0,
-        flags: 0,
-    }
-}
-
-impl Bench {
-    fn with(rules: &[&str], buffer: usize, skip: Skip) -> Self {
-        let filter = TableFilter::new(rules, NameCase::Sensitive).expect("rules");
-        let options = AssemblerOptions {
-            filter: Arc::new(filter),
-            known: Vec::new(),
-            next_attempt: AttemptId(7),
-            transaction_buffer_bytes: buffer,
-            event_bytes_max: 1 << 20,
-            skip,
-        };
-        let mut assembler = TransactionAssembler::new(SourceIdentity::Digest(1), options);
-        assembler
-            .begin_file(Arc::from("b.000001"), 4)
-            .expect("no open transaction");
-        Self {
-            assembler,
-            model: Model::default(),
-            inputs: Vec::new(),
-            offset: 4,
-            number: 0,
-        }
-    }
-
-    fn new() -> Self {
-        Self::with(&["s.*"], 1 << 20, Skip::Nothing)
-    }
-
-    fn event(&mut self, event: &Event<'_>) -> Result<(), SourceError> {
-        self.assembler.at_event(self.offset);
-        self.offset += EVENT_BYTES;
-        let result = self.assembler.event(&header(), event, self.offset);
-        self.drain();
-        result
-    }
-
-    fn drain(&mut self) {
-        let (inputs, bytes) = self.assembler.take();
-        assert_eq!(bytes, inputs.iter().map(StoreInput::pinned_bytes).sum::<usize>());
-        for input in inputs {
-            self.inputs.push(input.clone());
-            self.model.append(input);
-        }
-    }
-
-    fn gtid_at(&mut self, micros: u64) -> Result<(), SourceError> {
-        self.number += 1;
-        let event = GtidEvent {
-            uuid: [7; 16],
-            tag: "",
-            number: self.number,
-            flags: 0,
-            last_committed: 0,
-            sequence_number: 0,
-            original_commit_micros: micros,
-            immediate_commit_micros: micros,
-            transaction_length: 0,
-        };
-        self.event(&Event::Gtid(event))
-    }
-
-    fn gtid(&mut self) -> Result<(), SourceError> {
-        self.gtid_at(5_000_000)
-    }
-
-    fn query(&mut self, sql: &str) -> Result<(), SourceError> {
-        self.event(&Event::Query(Box::new(Query {
-            thread: 1,
-            exec_seconds: 0,
-            error_code: 0,
-            schema: b"s",
-            settings: QuerySettings::default(),
-            sql: sql.as_bytes(),
-        })))
-    }
-
-    fn map_with(&mut self, schema: &str, table: &str, optional: &[u8]) -> Result<(), SourceError> {
-        let shape = [schema.as_bytes(), b"\0", table.as_bytes(), optional].concat();
-        self.event(&Event::TableMap(TableMap {
-            table_id: table_id(table),
-            flags: 0,
-            schema: schema.as_bytes(),
-            table: table.as_bytes(),
-            types: &[3],
-            metadata: &[],
-            nullable: &[0],
-            optional,
-            shape: &shape,
-        }))
-    }
-
-    /// One INT column `c`.
-    fn map(&mut self, table: &str) -> Result<(), SourceError> {
-        self.map_with("s", table, &[4, 2, 1, b'c'])
-    }
-
-    fn rows(&mut self, table: &str, value: u8) -> Result<(), SourceError> {
-        self.event(&Event::Rows(Rows {
-            kind: RowKind::Insert,
-            table_id: table_id(table),
-            flags: 1,
-            partial_json: false,
-            body: &[1, 0xff, 0, value, 0, 0, 0],
-        }))
-    }
-
-    fn insert(&mut self, table: &str, value: u8) -> Result<(), SourceError> {
-        self.map(table)?;
-        self.rows(table, value)
-    }
-
-    fn begin(&mut self) {
-        self.gtid().expect("no open transaction");
-        self.query("BEGIN").expect("BEGIN");
-    }
-
-    fn xid(&mut self) -> Result<(), SourceError> {
-        self.event(&Event::Xid(1))
-    }
-
-    fn flush(&mut self) {
-        self.assembler.flush();
-        self.drain();
-    }
-
-    /// Values of the visible rows per transaction.
-    fn visible(&self) -> Vec<Vec<u8>> {
-        let txns = self.model.txns.iter();
-        txns.map(|txn| txn.rows.iter().map(|row| row.body[3]).collect())
-            .collect()
-    }
-
-    fn kinds(&self) -> Vec<(DdlKind, u32)> {
-        let ddls = self.model.txns.iter().flat_map(|txn| &txn.ddls);
-        ddls.map(|ddl| (ddl.kind, ddl.ordinal)).collect()
-    }
-}
-
-fn table_id(table: &str) -> u64 {
-    table.bytes().fold(1, |id, byte| id * 31 + u64::from(byte))
-}
+use weir_source::{RowsMeta, Skip, SourceError};
+use weir_types::{AttemptId, Classified, DdlKind, RowKind, TableName, Xid};
 
 fn code(result: Result<(), SourceError>) -> &'static str {
     result.expect_err("an error").code()
@@ -235,7 +68,7 @@ fn rows_that_are_in_the_store_already_are_undone_by_their_ordinals() {
         StoreInput::Commit { aborted, .. } => Some(aborted.clone()),
         _ => None,
     });
-    assert_eq!(aborted, Some(vec![2..4]));
+    assert_eq!(aborted, Some(std::iter::once(2..4).collect()));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use weir_types::{
 
 /// A row event that is visible.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Row {
+pub(crate) struct Row {
     pub ordinal: u32,
     pub table: TableName,
     pub kind: RowKind,
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Row {
 
 /// A DDL that is visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ddl {
+pub(crate) struct Ddl {
     pub ordinal: u32,
     pub kind: DdlKind,
     pub sql: String,
@@ -52,7 +52,7 @@ pub struct Ddl {
 
 /// A transaction that is visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Txn {
+pub(crate) struct Txn {
     pub gtid: Option<String>,
     pub end_offset: u64,
     pub rows: Vec<Row>,
@@ -67,7 +67,7 @@ struct Pending {
 
 /// See the module documentation.
 #[derive(Clone, Default)]
-pub struct Model {
+pub(crate) struct Model {
     pub txns: Vec<Txn>,
     attempts: HashMap<AttemptId, Vec<Row>>,
     prepared: HashMap<Xid, Pending>,
@@ -171,7 +171,7 @@ impl Model {
     }
 
     /// Takes one input in.
-    pub fn append(&mut self, input: StoreInput) {
+    pub(crate) fn append(&mut self, input: StoreInput) {
         self.largest_input = self.largest_input.max(input.pinned_bytes());
         match input {
             StoreInput::Group { group, upto } => {
@@ -250,11 +250,11 @@ impl Model {
     }
 
     /// After a crash: attempts that did not end are gone.
-    pub fn crash(&mut self) {
+    pub(crate) fn crash(&mut self) {
         self.attempts.clear();
     }
 
-    pub fn source_position(&self) -> Option<SourcePosition> {
+    pub(crate) fn source_position(&self) -> Option<SourcePosition> {
         self.position.as_ref().map(|position| SourcePosition {
             identity: position.identity.clone(),
             file: Arc::clone(&position.file),
@@ -264,7 +264,7 @@ impl Model {
     }
 
     /// Rows by `schema.table`: inserts, updates, deletes.
-    pub fn counts(&self) -> BTreeMap<String, [u64; 3]> {
+    pub(crate) fn counts(&self) -> BTreeMap<String, [u64; 3]> {
         let mut counts: BTreeMap<String, [u64; 3]> = BTreeMap::new();
         for row in self.txns.iter().flat_map(|txn| &txn.rows) {
             let plan = RowPlan::new(&row.version).expect("supported types");
@@ -279,7 +279,7 @@ impl Model {
     }
 }
 
-pub fn options(folder: &Path) -> FilesOptions {
+pub(crate) fn options(folder: &Path) -> FilesOptions {
     FilesOptions {
         folder: folder.to_owned(),
         index: Some("binlog.index".to_owned()),
@@ -293,7 +293,7 @@ pub fn options(folder: &Path) -> FilesOptions {
 
 /// Reads on into `model`, from its position, until the end or until `accepted` inputs
 /// were taken.
-pub fn read(
+pub(crate) fn read(
     options: FilesOptions,
     rules: &[&str],
     buffer: usize,
