@@ -246,9 +246,6 @@ impl MaintainerCore {
     /// A table exists from here on. Nothing happens where it has a dispatcher.
     pub fn register_table(&mut self, message: &RegisterTable, now_ms: u64, out: &mut Vec<Effect>) {
         let RegisterTable { table, after } = message;
-        if let Some(schema) = self.registry.get_mut(DispatcherId::SCHEMA) {
-            schema.checkpoint = schema.checkpoint.max(after.before());
-        }
         if self.registry.table(table).is_some() || !(self.wants.0)(table) {
             return;
         }

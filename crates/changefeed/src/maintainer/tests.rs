@@ -242,6 +242,10 @@ fn a_name_without_dispatcher_waits_for_the_schema_dispatcher() {
     rig.reach(1, 20, &alter);
     let late = OrderKey::end_of(CommitTs(30));
     assert_eq!(rig.beat(SCHEMA.0, late, 30), ["write 1"], "it never existed");
+
+    let saved = SavedKeys::fresh(key(10), [name("child")]);
+    let (mut rig, _) = Rig::with(saved, &[], |table| &*table.table != "parent");
+    assert_eq!(rig.reach(1, 20, &alter), ["write 1"], "it is not replicated");
 }
 
 #[test]
