@@ -292,6 +292,19 @@ impl MariadbGtid {
         }
     }
 
+    /// Whether the group is the first half of a two-phase ALTER. It holds the statement,
+    /// but nothing has changed yet: the second half, which holds the statement again, says
+    /// whether it was done (`is_rollback_alter`: it was not).
+    pub const fn is_start_alter(&self) -> bool {
+        self.flags_extra & EXTRA_START_ALTER != 0
+    }
+
+    /// Whether the group takes a two-phase ALTER back; `start_alter_sequence` names its
+    /// first half.
+    pub const fn is_rollback_alter(&self) -> bool {
+        self.flags_extra & EXTRA_ROLLBACK_ALTER != 0
+    }
+
     /// Whether the group has no COMMIT or XID event: it ends with its one statement.
     pub const fn is_standalone(&self) -> bool {
         self.flags2 & FL_STANDALONE != 0

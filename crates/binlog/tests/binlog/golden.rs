@@ -184,3 +184,21 @@ fn partial_json_is_an_error_where_there_is_a_difference() {
         .collect();
     compare_rows(name, &theirs, &walk.rows[last..]);
 }
+
+#[test]
+fn mariadb_two_phase_alter_sequences_and_mixed_engines() {
+    for name in ["mariadb1011-alter", "mariadb118-alter"] {
+        let halves = check(name).alter_halves;
+        assert_eq!(
+            halves,
+            [
+                (5, None),
+                (6, Some(5)),
+                (8, None),
+                (9, Some(8)),
+                (11, None),
+                (12, Some(11))
+            ]
+        );
+    }
+}

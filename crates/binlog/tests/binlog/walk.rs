@@ -40,6 +40,8 @@ pub(crate) struct Walk {
     pub(crate) errors: Vec<BinlogError>,
     /// Queries with a status variable that is not known.
     pub(crate) unknown_settings: usize,
+    /// Sequence numbers of MariaDB's halves of ALTER, and of the first half for a second.
+    pub(crate) alter_halves: Vec<(u64, Option<u64>)>,
     maps: HashMap<u64, Arc<TableVersion>>,
     cache: Option<TableMapCache>,
 }
@@ -98,6 +100,9 @@ impl Walk {
             Event::MariadbGtid(gtid) => {
                 let word = |flag, word| if gtid.flags2 & flag != 0 { word } else { "" };
                 let words = (word(FL_DDL, " ddl"), word(FL_TRANSACTIONAL, " trans"));
+                let half = gtid.is_start_alter() || gtid.start_alter_sequence.is_some();
+                self.alter_halves
+                    .extend(half.then_some((gtid.sequence, gtid.start_alter_sequence)));
                 format!("GTID {}{}{}", gtid.gtid(), words.0, words.1)
             }
             Event::Query(query) => self.query("Query", &query),

@@ -38,7 +38,8 @@ for line in sys.stdin.buffer.read().split(b"\n"):
         out.write(b"E " + event(m[2]) + b"\n")
     elif m := re.match(rb"SET @@SESSION.GTID_NEXT= '(.*?:\d+)'", line):
         out.write(b"G " + m[1] + b"\n")
+    elif m := re.match(rb"(?:### )?((?:create|drop|alter) .*)", line, re.IGNORECASE):
+        # The halves of a two-phase ALTER are shown as comments.
+        out.write(b"Q " + m[1].rstrip() + b"\n")
     elif line.startswith(b"###"):
         out.write(b"R " + row(line) + b"\n")
-    elif re.match(rb"(?i)(create|drop|alter) ", line):
-        out.write(b"Q " + line.rstrip() + b"\n")
