@@ -18,9 +18,14 @@
 //! which they ask. A stream that stands still keeps no more than its share. Credit moves
 //! only on events: a demand, a release, a return, a handshake.
 
+mod account;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use weir_types::DispatcherId;
+
+use self::account::reserve;
+pub use self::account::{Account, Grant};
 
 /// Largest guaranteed share of a dispatcher, bytes.
 pub const SHARE_MAX_BYTES: u64 = 4 << 20;
@@ -29,75 +34,6 @@ pub const SHARE_MAX_BYTES: u64 = 4 << 20;
 pub const WINDOW_MAX_BYTES: u64 = 8 << 20;
 /// Waiters behind the first that are tried when the first cannot be served.
 const LOOK_AHEAD: usize = 16;
-
-/// A grant that is to be sent: all numbers are sums since the epoch began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant {
-    /// The dispatcher.
-    pub dispatcher: DispatcherId,
-    /// Counts up within the epoch.
-    pub grant_seq: u64,
-    /// Bytes granted.
-    pub granted: u64,
-    /// Credit that may be kept while the stream stands still.
-    pub keep: u64,
-    /// Row events that may pass through the lane.
-    pub lane_rows: u64,
-}
-
-/// One dispatcher's account.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Account {
-    /// Granted in this epoch.
-    pub granted: u64,
-    /// Accepted in this epoch, lane aside.
-    pub accepted: u64,
-    /// Given back in this epoch.
-    pub returned: u64,
-    /// Open credit of older epochs.
-    pub closing: u64,
-    /// Accepted in any epoch and not released.
-    pub held: u64,
-    window: u64,
-    needs: u64,
-    waiting: bool,
-    lane_rows: u64,
-    grant_seq: u64,
-    keep: u64,
-    /// Accepted since the window was last widened.
-    drained: u64,
-    /// Accepted since the last grant.
-    used: u64,
-    live: bool,
-    gone: bool,
-}
-
-impl Account {
-    /// Granted and neither accepted nor given back.
-    pub const fn open(&self) -> u64 {
-        self.granted.saturating_sub(self.accepted + self.returned)
-    }
-
-    /// What counts against the budget.
-    pub const fn charge(&self) -> u64 {
-        self.open() + self.closing + self.held
-    }
-
-    /// The dispatcher waits for budget.
-    pub const fn is_waiting(&self) -> bool {
-        self.waiting
-    }
-
-    const fn grant(&self, dispatcher: DispatcherId) -> Grant {
-        Grant {
-            dispatcher,
-            grant_seq: self.grant_seq,
-            granted: self.granted,
-            keep: self.keep,
-            lane_rows: self.lane_rows,
-        }
-    }
-}
 
 /// Who has the reserved lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -307,6 +243,13 @@ impl Ledger {
             self.pump(out);
         }
         true
+    }
+
+    /// Whether the last grant is later than `grant_seq`.
+    pub fn is_behind(&self, id: DispatcherId, grant_seq: u64) -> bool {
+        self.accounts
+            .get(&id)
+            .is_some_and(|a| a.live && grant_seq < a.grant_seq)
     }
 
     /// Says the last grant again.
@@ -532,13 +475,5 @@ impl Ledger {
             return Err(format!("reserved {reserved} ≠ {}", self.reserved));
         }
         Ok(())
-    }
-}
-
-fn reserve(account: &Account, share: u64) -> u64 {
-    if account.gone {
-        account.charge()
-    } else {
-        account.charge().max(share)
     }
 }

@@ -5,15 +5,17 @@
 //! No stream reads another one's progress. A stream stops behind a DDL until that has
 //! passed, so that no table holds memory for rows that it may not write yet.
 
+mod say;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use weir_event_store::{ScanEnd, StoreReader};
 use weir_protocol::collector::{ServiceIncarnation, StreamBody, StreamMessage};
 use weir_protocol::service::{GrantCredit, PassBarrier, Remove, Reset, Span};
-use weir_types::{CommitTs, DispatcherId, Epoch, ErrorReport, OrderKey, SeqNo};
+use weir_types::{CommitTs, DispatcherId, Epoch, OrderKey};
 
-use crate::error::ServiceError;
+use crate::counters::ServiceCounters;
 use crate::recent::RecentDdls;
 use crate::scan::{DdlAhead, DdlFilter, ScanDone, ScanJob};
 use crate::stream::{Credit, Phase, Stream};
@@ -51,29 +53,6 @@ pub enum Effect {
     Scan(ScanJob),
     /// Send it to the collector.
     Send(StreamMessage),
-}
-
-/// Counters for metrics.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ServiceCounters {
-    /// Row events sent.
-    pub events: u64,
-    /// Charged bytes sent.
-    pub bytes: u64,
-    /// Batches sent.
-    pub batches: u64,
-    /// DDL sent.
-    pub ddls: u64,
-    /// Resolved-ts sent.
-    pub resolved: u64,
-    /// Demands for credit sent.
-    pub demands: u64,
-    /// Scans started.
-    pub scans: u64,
-    /// Scans that ended after their epoch.
-    pub scans_stale: u64,
-    /// Row events that went through the reserved lane.
-    pub lane_rows: u64,
 }
 
 /// The event service.
@@ -387,115 +366,6 @@ impl ServiceCore {
         self.streams.get(&id).is_some_and(fits)
     }
 
-    /// Nothing to send: resolved goes out, credit beyond the share goes back.
-    fn rest(&mut self, id: DispatcherId, out: &mut Vec<Effect>) {
-        let resolved = self.resolved;
-        self.set_wait(id, None);
-        let Some(stream) = self.streams.get_mut(&id) else {
-            return;
-        };
-        stream.credit.give_back();
-        if resolved > stream.resolved_sent || stream.credit.returned > stream.returned_sent {
-            stream.resolved_sent = stream.resolved_sent.max(resolved);
-            self.send_resolved(id, out);
-        }
-    }
-
-    fn give_back(&mut self, id: DispatcherId, out: &mut Vec<Effect>) {
-        let Some(stream) = self.streams.get_mut(&id) else {
-            return;
-        };
-        stream.credit.give_back();
-        if stream.credit.returned > stream.returned_sent {
-            self.send_resolved(id, out);
-        }
-    }
-
-    /// Asks for credit, once per grant.
-    fn demand(&mut self, id: DispatcherId, out: &mut Vec<Effect>) {
-        self.set_wait(id, Some(WaitReason::NoCredit));
-        let Some(stream) = self.streams.get_mut(&id) else {
-            return;
-        };
-        stream.credit.give_back();
-        let grant_seq = stream.credit.grant_seq;
-        if stream.demanded == Some(grant_seq) && stream.credit.returned == stream.returned_sent {
-            return;
-        }
-        self.send_demand(id, out);
-    }
-
-    fn send_demand(&mut self, id: DispatcherId, out: &mut Vec<Effect>) {
-        let Some(stream) = self.streams.get_mut(&id) else {
-            return;
-        };
-        stream.demanded = Some(stream.credit.grant_seq);
-        stream.returned_sent = stream.credit.returned;
-        let body = StreamBody::Demand {
-            needs_bytes: stream.needs,
-            returned_bytes: stream.credit.returned,
-            grant_seq: stream.credit.grant_seq,
-        };
-        let seq = stream.seq;
-        self.counters.demands += 1;
-        self.send(id, seq, body, out);
-    }
-
-    fn send_resolved(&mut self, id: DispatcherId, out: &mut Vec<Effect>) {
-        let Some(stream) = self.streams.get_mut(&id) else {
-            return;
-        };
-        stream.returned_sent = stream.credit.returned;
-        let body = StreamBody::Resolved {
-            resolved: stream.resolved_sent,
-            returned_bytes: stream.credit.returned,
-        };
-        let seq = stream.seq;
-        self.counters.resolved += 1;
-        self.send(id, seq, body, out);
-    }
-
-    /// Says again what the stream said last.
-    fn repeat(&mut self, id: DispatcherId, out: &mut Vec<Effect>) {
-        let Some(stream) = self.streams.get(&id) else {
-            return;
-        };
-        match &stream.phase {
-            Phase::Unconfirmed => {
-                let after = stream.start;
-                self.send(id, SeqNo(1), StreamBody::Handshake { after }, out);
-            }
-            Phase::Failed(report) => {
-                let (seq, report) = (stream.seq, report.clone());
-                self.send(id, seq, StreamBody::Failed(report), out);
-            }
-            Phase::Resting if stream.wait == Some(WaitReason::NoCredit) => self.send_demand(id, out),
-            Phase::Resting | Phase::Queued | Phase::Scanning | Phase::Barrier(_) => {
-                self.send_resolved(id, out)
-            }
-        }
-    }
-
-    fn too_large(&mut self, id: DispatcherId, bytes: u64, out: &mut Vec<Effect>) {
-        let Some(Span::Table(table)) = self.streams.get(&id).map(|stream| &stream.span) else {
-            return;
-        };
-        let error = ServiceError::RowTooLarge {
-            table: table.clone(),
-            bytes,
-            limit: self.config.max_row_bytes,
-        };
-        self.fail(id, ErrorReport::new(&error), out);
-    }
-
-    fn fail(&mut self, id: DispatcherId, report: ErrorReport, out: &mut Vec<Effect>) {
-        self.set_wait(id, None);
-        if let Some(stream) = self.streams.get_mut(&id) {
-            stream.phase = Phase::Failed(report);
-            self.repeat(id, out);
-        }
-    }
-
     fn enqueue(&mut self, id: DispatcherId) {
         self.set_wait(id, Some(WaitReason::ScanSlot));
         if let Some(stream) = self.streams.get_mut(&id) {
@@ -560,30 +430,6 @@ impl ServiceCore {
             self.look(id, store, out);
         }
         self.pump(out);
-    }
-
-    fn send(&mut self, id: DispatcherId, seq: SeqNo, body: StreamBody, out: &mut Vec<Effect>) {
-        let Some(stream) = self.streams.get_mut(&id) else {
-            return;
-        };
-        stream.sent_ms = self.now_ms;
-        out.push(Effect::Send(StreamMessage {
-            dispatcher: id,
-            epoch: stream.epoch,
-            service: self.config.incarnation,
-            seq,
-            body,
-        }));
-    }
-
-    fn unknown(&self, dispatcher: DispatcherId, epoch: Epoch, out: &mut Vec<Effect>) {
-        out.push(Effect::Send(StreamMessage {
-            dispatcher,
-            epoch,
-            service: self.config.incarnation,
-            seq: SeqNo(0),
-            body: StreamBody::Unknown,
-        }));
     }
 
     fn set_wait(&mut self, id: DispatcherId, wait: Option<WaitReason>) {

@@ -6,6 +6,7 @@
 
 pub mod actor;
 pub mod core;
+mod counters;
 pub mod error;
 pub mod metrics;
 mod pool;
@@ -15,7 +16,8 @@ pub mod stream;
 pub mod waits;
 
 pub use crate::actor::{AttachCollector, EventService, EventServiceOptions, StopService};
-pub use crate::core::{Effect, ServiceConfig, ServiceCore, ServiceCounters};
+pub use crate::core::{Effect, ServiceConfig, ServiceCore};
+pub use crate::counters::ServiceCounters;
 pub use crate::error::ServiceError;
 pub use crate::recent::RECENT_DDLS_MAX;
 pub use crate::scan::{DdlFilter, ScanDone, ScanJob};

@@ -71,6 +71,8 @@ pub enum StreamBody {
         resolved: CommitTs,
         /// Granted bytes given back unused, in sum since the epoch began.
         returned_bytes: u64,
+        /// Last grant that the service knows, so that a lost one is noticed.
+        grant_seq: u64,
     },
     /// The stream stands still for want of credit; repeats the last seq.
     Demand {

@@ -53,14 +53,22 @@ impl Downstream {
             if !self.holds_all(history, table, key.before()) {
                 return Err(format!("DDL {key} ran before rows of {table} were durable"));
             }
-            if self.rows.get(table).is_some_and(|rows| rows.range(key..).next().is_some()) {
-                return Err(format!("rows of {table} behind DDL {key} were durable before it ran"));
+            if self
+                .rows
+                .get(table)
+                .is_some_and(|rows| rows.range(key..).next().is_some())
+            {
+                return Err(format!(
+                    "rows of {table} behind DDL {key} were durable before it ran"
+                ));
             }
         }
         let earlier = history.ddls.iter().take_while(|(other, _)| *other < key);
         for (other, before) in earlier.filter(|(_, e)| e.kind != DdlKind::ImplicitCreate) {
             if !self.ddls.contains(other) && shares_table(before, event) {
-                return Err(format!("DDL {key} ran before {other}, which writes a table of it"));
+                return Err(format!(
+                    "DDL {key} ran before {other}, which writes a table of it"
+                ));
             }
         }
         Ok(())
@@ -71,7 +79,9 @@ fn shares_table(a: &DdlEvent, b: &DdlEvent) -> bool {
     let touches = |a: &TableName, b: &TableName| {
         a.schema == b.schema && (a.table.is_empty() || b.table.is_empty() || a.table == b.table)
     };
-    a.writes.iter().any(|left| b.writes.iter().any(|right| touches(left, right)))
+    a.writes
+        .iter()
+        .any(|left| b.writes.iter().any(|right| touches(left, right)))
 }
 
 /// What one generation of a span has delivered to the sink.
@@ -121,9 +131,11 @@ impl SpanCheck {
         }
         let from = history.ddls.partition_point(|(key, _)| *key <= self.start);
         let ahead = history.ddls.iter().skip(from).take_while(|(key, _)| *key < last);
-        for (key, event) in ahead.filter(|(_, e)| e.kind != DdlKind::ImplicitCreate && e.concerns(table)) {
+        for (key, _) in ahead.filter(|(_, e)| e.kind != DdlKind::ImplicitCreate && e.concerns(table)) {
             if !downstream.ddls.contains(key) {
-                return Err(format!("{id:?} {table}: rows up to {last} came before DDL {key} ran"));
+                return Err(format!(
+                    "{id:?} {table}: rows up to {last} came before DDL {key} ran"
+                ));
             }
         }
         self.last = last;

@@ -85,9 +85,14 @@ impl History {
             }
             let version = self.version(&table);
             let body = vec![0_u8; usize::try_from(body_bytes(rng, mix)).unwrap_or(0)];
-            let builder = builders.entry(table.clone()).or_insert_with(|| BlockBuilder::new(version));
+            let builder = builders
+                .entry(table.clone())
+                .or_insert_with(|| BlockBuilder::new(version));
             builder.push(0, ordinal, RowKind::Insert, 0, &body);
-            self.rows.entry(table).or_default().push(OrderKey::new(self.end, ordinal));
+            self.rows
+                .entry(table)
+                .or_default()
+                .push(OrderKey::new(self.end, ordinal));
         }
         for (table, builder) in builders {
             let mut payload = builder.payload;
@@ -137,7 +142,12 @@ impl History {
             (4, Some(one)) if fresh => {
                 self.existing.remove(&one);
                 self.existing.insert(other.clone());
-                Some((DdlKind::RenameTable, vec![one, other.clone()], vec![other], Vec::new()))
+                Some((
+                    DdlKind::RenameTable,
+                    vec![one, other.clone()],
+                    vec![other],
+                    Vec::new(),
+                ))
             }
             (5, Some(one)) => {
                 let mut gone = vec![one];
@@ -153,7 +163,12 @@ impl History {
             (7, Some(one)) if rng.percent(20) => {
                 let schema = Arc::clone(&one.schema);
                 self.existing.retain(|table| table.schema != schema);
-                Some((DdlKind::DropDatabase, vec![TableName::new(schema, "")], Vec::new(), Vec::new()))
+                Some((
+                    DdlKind::DropDatabase,
+                    vec![TableName::new(schema, "")],
+                    Vec::new(),
+                    Vec::new(),
+                ))
             }
             (8, Some(one)) if !fresh && one != other => {
                 // A foreign key: the parent is read.
@@ -185,12 +200,7 @@ fn existing(tables: &BTreeSet<TableName>, rng: &mut Rng) -> Option<TableName> {
     (!all.is_empty()).then(|| (*rng.pick(&all)).clone())
 }
 
-fn event(
-    kind: DdlKind,
-    writes: Vec<TableName>,
-    makes: Vec<TableName>,
-    reads: Vec<TableName>,
-) -> DdlEvent {
+fn event(kind: DdlKind, writes: Vec<TableName>, makes: Vec<TableName>, reads: Vec<TableName>) -> DdlEvent {
     DdlEvent {
         kind,
         schema: Arc::from(""),

@@ -5,10 +5,12 @@ pub mod downstream;
 pub mod history;
 pub mod pipeline;
 pub mod rng;
+pub mod scenario;
 pub mod simulation;
 pub mod sink;
 pub mod store;
 
 pub use crate::rng::Rng;
-pub use crate::simulation::{Faults, Scenario, Simulation, Summary};
+pub use crate::scenario::{Faults, Scenario, Summary};
+pub use crate::simulation::Simulation;
 pub use crate::store::ModelStore;

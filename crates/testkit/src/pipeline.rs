@@ -89,7 +89,11 @@ pub struct Outside<'a> {
 
 impl Pipeline {
     /// A generation that starts from saved progress.
-    pub fn new(config: &PipelineConfig, saved: &SavedKeys, sink_progress: HashMap<TableName, OrderKey>) -> Self {
+    pub fn new(
+        config: &PipelineConfig,
+        saved: &SavedKeys,
+        sink_progress: HashMap<TableName, OrderKey>,
+    ) -> Self {
         Self {
             collector: CollectorCore::new(&CollectorConfig {
                 generation: config.generation,
@@ -120,7 +124,12 @@ impl Pipeline {
     ///
     /// # Errors
     /// A broken promise.
-    pub fn stream(&mut self, now_ms: u64, message: StreamMessage, outside: &mut Outside<'_>) -> Result<(), String> {
+    pub fn stream(
+        &mut self,
+        now_ms: u64,
+        message: StreamMessage,
+        outside: &mut Outside<'_>,
+    ) -> Result<(), String> {
         self.collect(|core, out| core.message(now_ms, message, out));
         self.settle(now_ms, outside)
     }
@@ -129,15 +138,32 @@ impl Pipeline {
     ///
     /// # Errors
     /// A broken promise.
-    pub fn sink_step(&mut self, now_ms: u64, step: SinkStep, outside: &mut Outside<'_>) -> Result<(), String> {
+    pub fn sink_step(
+        &mut self,
+        now_ms: u64,
+        step: SinkStep,
+        outside: &mut Outside<'_>,
+    ) -> Result<(), String> {
         let mut answers = Vec::new();
         let (history, rng) = (outside.history, &mut *outside.rng);
-        let next = self.sink.step(now_ms, step, history, outside.downstream, rng, &mut answers)?;
-        outside.out.extend(next.map(|(due_ms, step)| Outgoing::Sink(due_ms, step)));
+        let next = self
+            .sink
+            .step(now_ms, step, history, outside.downstream, rng, &mut answers)?;
+        outside
+            .out
+            .extend(next.map(|(due_ms, step)| Outgoing::Sink(due_ms, step)));
         for answer in answers {
             match answer {
-                Answer::Released { dispatcher, bytes, lane } => {
-                    let released = Released { dispatcher, bytes, lane };
+                Answer::Released {
+                    dispatcher,
+                    bytes,
+                    lane,
+                } => {
+                    let released = Released {
+                        dispatcher,
+                        bytes,
+                        lane,
+                    };
                     self.collect(|core, out| core.released(now_ms, &released, out));
                 }
                 Answer::Durable(id, upto) => self.dispatch(id, |core, out| core.durable(upto, now_ms, out)),
@@ -182,7 +208,9 @@ impl Pipeline {
         for (id, held) in &self.sink.held {
             let booked = ledger.account(*id).map_or(0, |account| account.held);
             if booked != *held {
-                return Err(format!("{id:?}: the sink holds {held} bytes, the ledger says {booked}"));
+                return Err(format!(
+                    "{id:?}: the sink holds {held} bytes, the ledger says {booked}"
+                ));
             }
         }
         let lane = match ledger.lane() {
@@ -190,7 +218,10 @@ impl Pipeline {
             Lane::Free | Lane::Granted(_) => 0,
         };
         if lane != self.sink.lane_held {
-            return Err(format!("the lane holds {}, the ledger says {lane}", self.sink.lane_held));
+            return Err(format!(
+                "the lane holds {}, the ledger says {lane}",
+                self.sink.lane_held
+            ));
         }
         Ok(())
     }
@@ -201,12 +232,17 @@ impl Pipeline {
         self.local.extend(out.into_iter().map(Local::Collector));
     }
 
-    fn dispatch(&mut self, id: DispatcherId, act: impl FnOnce(&mut DispatcherCore, &mut Vec<dispatcher::Effect>)) {
+    fn dispatch(
+        &mut self,
+        id: DispatcherId,
+        act: impl FnOnce(&mut DispatcherCore, &mut Vec<dispatcher::Effect>),
+    ) {
         let mut out = Vec::new();
         if let Some(core) = self.dispatchers.get_mut(&id) {
             act(core, &mut out);
         }
-        self.local.extend(out.into_iter().map(|effect| Local::Dispatcher(id, effect)));
+        self.local
+            .extend(out.into_iter().map(|effect| Local::Dispatcher(id, effect)));
     }
 
     fn maintain(&mut self, act: impl FnOnce(&mut MaintainerCore, &mut Vec<maintainer::Effect>)) {
@@ -234,7 +270,9 @@ impl Pipeline {
             collector::Effect::Remove(message) => ToService::Remove(message),
             collector::Effect::Deliver(message) => {
                 let delivery = message.delivery;
-                self.dispatch(message.dispatcher, |core, out| core.deliver(delivery, now_ms, out));
+                self.dispatch(message.dispatcher, |core, out| {
+                    core.deliver(delivery, now_ms, out)
+                });
                 return;
             }
         };
@@ -252,12 +290,18 @@ impl Pipeline {
             dispatcher::Effect::ToSink(work) => {
                 let seen = (outside.history, &*outside.downstream);
                 let next = self.sink.take(now_ms, id, work, seen, outside.rng)?;
-                outside.out.extend(next.map(|(due_ms, step)| Outgoing::Sink(due_ms, step)));
+                outside
+                    .out
+                    .extend(next.map(|(due_ms, step)| Outgoing::Sink(due_ms, step)));
             }
             dispatcher::Effect::Heartbeat(m) => self.maintain(|core, out| core.heartbeat(m, now_ms, out)),
-            dispatcher::Effect::Reached(m) => self.maintain(|core, out| core.barrier_reached(&m, now_ms, out)),
+            dispatcher::Effect::Reached(m) => {
+                self.maintain(|core, out| core.barrier_reached(&m, now_ms, out))
+            }
             dispatcher::Effect::Written(m) => self.maintain(|core, out| core.barrier_written(m, now_ms, out)),
-            dispatcher::Effect::Register(m) => self.maintain(|core, out| core.register_table(&m, now_ms, out)),
+            dispatcher::Effect::Register(m) => {
+                self.maintain(|core, out| core.register_table(&m, now_ms, out))
+            }
             dispatcher::Effect::Flushed(m) => self.maintain(|core, out| core.flushed(m, now_ms, out)),
             dispatcher::Effect::Failed(m) => return Err(format!("{id:?} failed: {}", m.error)),
             dispatcher::Effect::Resume(m) => self.collect(|core, out| core.resume(now_ms, id, m.key, out)),
@@ -279,7 +323,8 @@ impl Pipeline {
                     Span::Schema => None,
                 };
                 self.sink.open(id, table, after);
-                self.dispatchers.insert(id, DispatcherCore::new(id, span.clone(), after));
+                self.dispatchers
+                    .insert(id, DispatcherCore::new(id, span.clone(), after));
                 self.collect(|core, out| core.add(now_ms, id, span, after, out));
             }
             maintainer::Effect::End(end) => {
@@ -298,7 +343,9 @@ impl Pipeline {
                 self.dispatch(flush.dispatcher, |core, out| core.flush_now(now_ms, out));
             }
             maintainer::Effect::Save(update) => outside.out.push(Outgoing::Save(update)),
-            maintainer::Effect::TableFailed { table, error } => return Err(format!("{table} failed: {error}")),
+            maintainer::Effect::TableFailed { table, error } => {
+                return Err(format!("{table} failed: {error}"));
+            }
             maintainer::Effect::Blocked(error) | maintainer::Effect::Failed(error) => {
                 return Err(format!("the changefeed failed: {error}"));
             }

@@ -1,119 +1,29 @@
 //! A whole run: a growing history, the event service, a transport with faults, and
 //! generations of the changefeed's side. Deterministic by seed.
 
+mod checks;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use weir_changefeed::maintainer::{SaveProgress, SavedKeys};
 use weir_event_service::{self as service, DdlFilter, ScanDone, ServiceConfig, ServiceCore};
 use weir_protocol::collector::{ServiceIncarnation, StreamBody, StreamMessage};
-use weir_types::{Generation, OrderKey, TableName};
+use weir_types::{Generation, OrderKey};
 
 use crate::downstream::Downstream;
-use crate::history::{BODY_BYTES_MAX, Mix};
+use crate::history::BODY_BYTES_MAX;
 use crate::pipeline::{Outgoing, Outside, Pipeline, PipelineConfig, ToService};
 use crate::rng::Rng;
+use crate::scenario::{CALM_DELAY_MS, Scenario, Summary};
 use crate::sink::SinkStep;
 use crate::store::ModelStore;
 
 /// Time after the last fault within which everything must be durable, milliseconds.
 pub const RECOVERY_MS: u64 = 300_000;
+/// Time after the end within which both sides agree on every account, milliseconds.
+const SETTLE_MS: u64 = 4_000;
 const TICK_MS: u64 = 50;
-const CALM_DELAY_MS: u64 = 1;
-
-/// What the transport does to messages, in both directions.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Faults {
-    /// Lost, of a hundred.
-    pub drop_percent: u64,
-    /// Doubled, of a hundred.
-    pub double_percent: u64,
-    /// Held back for seconds, of a hundred.
-    pub late_percent: u64,
-    /// Longest usual delay, milliseconds; more than 1 reorders.
-    pub delay_ms: u64,
-}
-
-/// What a run is made of.
-#[derive(Clone, Debug)]
-pub struct Scenario {
-    /// Seed.
-    pub seed: u64,
-    /// Transactions.
-    pub steps: u64,
-    /// Their kinds.
-    pub mix: Mix,
-    /// The transport.
-    pub faults: Faults,
-    /// Times at which the service loses its state.
-    pub service_restarts: Vec<u64>,
-    /// Times at which the changefeed's side is lost and rebuilt from saved progress.
-    pub changefeed_restarts: Vec<u64>,
-    /// Budget of the collector, bytes.
-    pub budget_bytes: u64,
-    /// Factor of the sink's delays, milliseconds.
-    pub sink_delay: u64,
-    /// A table that is slower than others.
-    pub slow: Option<(TableName, u64)>,
-    /// The sink knows what it has made durable, as one that names files by keys.
-    pub exact: bool,
-}
-
-impl Scenario {
-    /// A scenario chosen by the seed.
-    pub fn random(seed: u64) -> Self {
-        let mut rng = Rng::new(seed);
-        let calm = rng.percent(20);
-        let faults = if calm {
-            Faults { delay_ms: CALM_DELAY_MS, ..Faults::default() }
-        } else {
-            Faults {
-                drop_percent: rng.below(15),
-                double_percent: rng.below(15),
-                late_percent: rng.below(3),
-                delay_ms: rng.between(1, 20),
-            }
-        };
-        let mut times = |most: u64| -> Vec<u64> { (0..rng.below(most + 1)).map(|_| rng.below(4_000)).collect() };
-        let (service_restarts, changefeed_restarts) = (times(3), times(3));
-        let slow = TableName::new("a", format!("t{}", rng.below(6)));
-        Self {
-            seed,
-            steps: rng.between(40, 200),
-            mix: Mix {
-                ddl_percent: rng.below(25),
-                large_percent: rng.below(10),
-                body_max: rng.between(1_000, BODY_BYTES_MAX),
-            },
-            faults,
-            service_restarts: if calm { Vec::new() } else { service_restarts },
-            changefeed_restarts,
-            budget_bytes: rng.between(16, 256) << 10,
-            sink_delay: rng.below(60),
-            slow: rng.percent(30).then_some((slow, rng.between(2, 40))),
-            exact: rng.percent(50),
-        }
-    }
-}
-
-/// What a run has come to.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Summary {
-    /// Row events of the history.
-    pub rows: usize,
-    /// DDL of the history.
-    pub ddls: usize,
-    /// Rows that became durable again after a restart.
-    pub repeated: u64,
-    /// Resets, all generations.
-    pub resets: u64,
-    /// Row events that went through the lane.
-    pub lane_rows: u64,
-    /// Simulated time, milliseconds.
-    pub ended_ms: u64,
-    /// Events simulated.
-    pub events: u64,
-}
 
 #[derive(Debug)]
 enum Event {
@@ -144,6 +54,7 @@ pub struct Simulation {
     saved: SavedKeys,
     downstream: Downstream,
     calm_from_ms: u64,
+    finished_ms: Option<u64>,
     /// Charged bytes on the wire, by message; doubles are not counted.
     wire_bytes: u64,
     summary: Summary,
@@ -181,6 +92,7 @@ impl Simulation {
             saved,
             downstream: Downstream::default(),
             calm_from_ms: 5_000,
+            finished_ms: None,
             wire_bytes: 0,
             summary: Summary::default(),
             scenario,
@@ -209,19 +121,29 @@ impl Simulation {
             self.handle(event)?;
             self.pipeline.check_books()?;
             if was_tick && self.is_finished() {
-                break;
+                let until = *self.finished_ms.get_or_insert(self.now_ms) + SETTLE_MS;
+                if self.now_ms >= until {
+                    break;
+                }
             }
             if self.now_ms > self.calm_from_ms + RECOVERY_MS {
                 return Err(self.stuck());
             }
         }
         self.check_end()?;
+        self.check_quiet()?;
         self.summarize_generation();
+        let faults = self.scenario.faults;
+        let calm =
+            faults.drop_percent + faults.double_percent + faults.late_percent == 0 && faults.delay_ms <= 1;
+        if calm && self.scenario.service_restarts.is_empty() && self.summary.resets > 0 {
+            return Err(format!("{} resets without a fault", self.summary.resets));
+        }
         let history = self.store.history();
         self.summary.rows = history.row_count();
         self.summary.ddls = history.ddls.len();
         self.summary.repeated = self.downstream.repeated;
-        self.summary.ended_ms = self.now_ms;
+        self.summary.ended_ms = self.finished_ms.unwrap_or(self.now_ms);
         Ok(self.summary)
     }
 
@@ -342,9 +264,17 @@ impl Simulation {
         if self.rng.percent(faults.drop_percent) {
             return false;
         }
-        let copies = if self.rng.percent(faults.double_percent) { 2 } else { 1 };
+        let copies = if self.rng.percent(faults.double_percent) {
+            2
+        } else {
+            1
+        };
         for _ in 0..copies {
-            let late = if self.rng.percent(faults.late_percent) { 3_000 } else { 0 };
+            let late = if self.rng.percent(faults.late_percent) {
+                3_000
+            } else {
+                0
+            };
             let delay = CALM_DELAY_MS + self.rng.below(faults.delay_ms) + self.rng.below(late + 1);
             self.schedule(self.now_ms + delay, event());
         }
@@ -386,7 +316,11 @@ impl Simulation {
         self.summarize_generation();
         self.generation += 1;
         let config = pipeline_config(&self.scenario, self.generation);
-        let progress = if self.scenario.exact { self.downstream.progress() } else { HashMap::new() };
+        let progress = if self.scenario.exact {
+            self.downstream.progress()
+        } else {
+            HashMap::new()
+        };
         self.pipeline = Pipeline::new(&config, &self.saved, progress);
         self.with_pipeline(Pipeline::start)
     }
@@ -396,25 +330,13 @@ impl Simulation {
         let history = self.store.history();
         for (table, key) in &update.changed {
             if !self.downstream.holds_all(&history, table, *key) {
-                return Err(format!("the token {key} of {table} passes rows that are not durable"));
+                return Err(format!(
+                    "the token {key} of {table} passes rows that are not durable"
+                ));
             }
         }
         drop(history);
         self.saved.apply(update);
-        Ok(())
-    }
-
-    /// All bytes under way, where no message is lost or doubled.
-    fn check_memory(&self) -> Result<(), String> {
-        if self.scenario.faults.drop_percent + self.scenario.faults.double_percent > 0 {
-            return Ok(());
-        }
-        let sink: u64 = self.pipeline.sink.held.values().sum::<u64>() + self.pipeline.sink.lane_held;
-        let most = self.scenario.budget_bytes + 2 * BODY_BYTES_MAX;
-        let calm = self.generation == 1 && self.life == 1;
-        if calm && sink + self.wire_bytes > most {
-            return Err(format!("{sink} bytes in the sink and {} on the wire, more than {most}", self.wire_bytes));
-        }
         Ok(())
     }
 
@@ -426,53 +348,9 @@ impl Simulation {
             && self.pipeline.maintainer.open_barriers() == 0
     }
 
-    fn check_end(&self) -> Result<(), String> {
-        let history = self.store.history();
-        for table in history.rows.keys() {
-            if !self.downstream.holds_all(&history, table, OrderKey::MAX) {
-                return Err(format!("rows of {table} were lost"));
-            }
-        }
-        for (key, event) in &history.ddls {
-            let executed = event.kind == weir_types::DdlKind::ImplicitCreate || self.downstream.ddls.contains(key);
-            if !executed {
-                return Err(format!("DDL {key} was lost"));
-            }
-        }
-        let restarts = !self.scenario.changefeed_restarts.is_empty();
-        if self.downstream.repeated > 0 && (self.scenario.exact || !restarts) {
-            return Err(format!("{} rows became durable twice", self.downstream.repeated));
-        }
-        Ok(())
-    }
-
     fn summarize_generation(&mut self) {
         self.summary.resets += self.pipeline.collector.counters().resets.iter().sum::<u64>();
         self.summary.lane_rows += self.service.counters().lane_rows;
-    }
-
-    fn stuck(&self) -> String {
-        let end = OrderKey::end_of(self.store.history().end);
-        let mut lines = vec![format!(
-            "no end: {} barriers open, ledger charged {} of {}, {} wait, lane {:?}",
-            self.pipeline.maintainer.open_barriers(),
-            self.pipeline.collector.ledger().charged(),
-            self.scenario.budget_bytes,
-            self.pipeline.collector.ledger().waiting(),
-            self.pipeline.collector.ledger().lane(),
-        )];
-        for (id, core) in self.pipeline.dispatchers.iter().filter(|(_, core)| core.checkpoint() < end) {
-            lines.push(format!(
-                "{id:?} {:?} at {} waits at {:?}; collector {:?} {:?}; service {:?}",
-                core.span(),
-                core.checkpoint(),
-                core.waiting_at(),
-                self.pipeline.collector.accepted(*id),
-                self.pipeline.collector.ledger().account(*id),
-                self.service.credit(*id),
-            ));
-        }
-        lines.join("\n")
     }
 
     fn schedule(&mut self, at: u64, event: Event) {

@@ -84,7 +84,11 @@ impl ModelSink {
 
     /// A span begins.
     pub fn open(&mut self, id: DispatcherId, table: Option<TableName>, start: OrderKey) {
-        let slow = self.slow.as_ref().filter(|(slow, _)| table.as_ref() == Some(slow)).map_or(1, |(_, n)| *n);
+        let slow = self
+            .slow
+            .as_ref()
+            .filter(|(slow, _)| table.as_ref() == Some(slow))
+            .map_or(1, |(_, n)| *n);
         self.spans.insert(
             id,
             Span {
@@ -216,7 +220,11 @@ fn keys_of(batch: &EventBatch) -> Result<Vec<OrderKey>, String> {
     let events = batch.slices.iter().flat_map(weir_types::BlockSlice::iter);
     let keys: Result<Vec<_>, _> = events.map(|event| event.map(|event| event.key)).collect();
     let keys = keys.map_err(|error| error.to_string())?;
-    let bytes: usize = batch.slices.iter().map(weir_types::BlockSlice::pinned_bytes).sum();
+    let bytes: usize = batch
+        .slices
+        .iter()
+        .map(weir_types::BlockSlice::pinned_bytes)
+        .sum();
     if keys.len() != batch.events || bytes != batch.bytes {
         return Err("a batch states other counts than it has".to_owned());
     }

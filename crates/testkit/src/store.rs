@@ -86,7 +86,11 @@ impl StoreReader for ModelStore {
         for block in blocks.iter().skip(start) {
             let mut run: Option<Run<'_>> = None;
             let mut end = None;
-            for event in block.events().filter_map(Result::ok).filter(|event| event.key > request.after) {
+            for event in block
+                .events()
+                .filter_map(Result::ok)
+                .filter(|event| event.key > request.after)
+            {
                 if event.key > request.upto {
                     end = Some(ScanEnd::Exhausted);
                     break;
@@ -94,7 +98,11 @@ impl StoreReader for ModelStore {
                 let bytes = event.end - event.offset + if run.is_none() { overhead(block) } else { 0 };
                 let alone = events == 0 && request.lane;
                 if (pinned + bytes > request.bytes_max && !alone) || events >= request.events_max {
-                    end = Some(if events == 0 { ScanEnd::TooLarge { bytes } } else { ScanEnd::More });
+                    end = Some(if events == 0 {
+                        ScanEnd::TooLarge { bytes }
+                    } else {
+                        ScanEnd::More
+                    });
                     break;
                 }
                 pinned += bytes;
@@ -120,7 +128,11 @@ impl StoreReader for ModelStore {
         let history = self.history();
         let start = history.ddls.partition_point(|(key, _)| *key <= after);
         let limit = if limit == 0 { usize::MAX } else { limit };
-        let page = history.ddls.iter().skip(start).take_while(|(key, _)| *key <= upto);
+        let page = history
+            .ddls
+            .iter()
+            .skip(start)
+            .take_while(|(key, _)| *key <= upto);
         let ddls = page.take(limit).cloned().collect();
         Ok(DdlPage { ddls })
     }
@@ -138,7 +150,11 @@ impl StoreReader for ModelStore {
     }
 
     fn last_key(&self, table: &TableName, after: OrderKey) -> Option<OrderKey> {
-        let last = self.history().rows.get(table).and_then(|rows| rows.last().copied())?;
+        let last = self
+            .history()
+            .rows
+            .get(table)
+            .and_then(|rows| rows.last().copied())?;
         (last > after).then_some(last)
     }
 
@@ -154,6 +170,10 @@ impl StoreReader for ModelStore {
 
     fn live_bytes(&self) -> HashMap<TableName, u64> {
         let bytes = |blocks: &Vec<Arc<Block>>| blocks.iter().map(|b| b.payload.len() as u64).sum();
-        self.history().blocks.iter().map(|(table, blocks)| (table.clone(), bytes(blocks))).collect()
+        self.history()
+            .blocks
+            .iter()
+            .map(|(table, blocks)| (table.clone(), bytes(blocks)))
+            .collect()
     }
 }

@@ -1,0 +1,146 @@
+//! What streams tell the collector.
+
+use weir_protocol::collector::{StreamBody, StreamMessage};
+use weir_protocol::service::Span;
+use weir_types::{DispatcherId, Epoch, ErrorReport, SeqNo};
+
+use super::{Effect, ServiceCore};
+use crate::error::ServiceError;
+use crate::stream::Phase;
+use crate::waits::WaitReason;
+
+impl ServiceCore {
+    /// Nothing to send: resolved goes out, credit beyond the share goes back.
+    pub(super) fn rest(&mut self, id: DispatcherId, out: &mut Vec<Effect>) {
+        let resolved = self.resolved;
+        self.set_wait(id, None);
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        stream.credit.give_back();
+        if resolved > stream.resolved_sent || stream.credit.returned > stream.returned_sent {
+            stream.resolved_sent = stream.resolved_sent.max(resolved);
+            self.send_resolved(id, out);
+        }
+    }
+
+    pub(super) fn give_back(&mut self, id: DispatcherId, out: &mut Vec<Effect>) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        stream.credit.give_back();
+        if stream.credit.returned > stream.returned_sent {
+            self.send_resolved(id, out);
+        }
+    }
+
+    /// Asks for credit, once per grant.
+    pub(super) fn demand(&mut self, id: DispatcherId, out: &mut Vec<Effect>) {
+        self.set_wait(id, Some(WaitReason::NoCredit));
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        stream.credit.give_back();
+        let grant_seq = stream.credit.grant_seq;
+        if stream.demanded == Some(grant_seq) && stream.credit.returned == stream.returned_sent {
+            return;
+        }
+        self.send_demand(id, out);
+    }
+
+    fn send_demand(&mut self, id: DispatcherId, out: &mut Vec<Effect>) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        stream.demanded = Some(stream.credit.grant_seq);
+        stream.returned_sent = stream.credit.returned;
+        let body = StreamBody::Demand {
+            needs_bytes: stream.needs,
+            returned_bytes: stream.credit.returned,
+            grant_seq: stream.credit.grant_seq,
+        };
+        let seq = stream.seq;
+        self.counters.demands += 1;
+        self.send(id, seq, body, out);
+    }
+
+    fn send_resolved(&mut self, id: DispatcherId, out: &mut Vec<Effect>) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        stream.returned_sent = stream.credit.returned;
+        let body = StreamBody::Resolved {
+            resolved: stream.resolved_sent,
+            returned_bytes: stream.credit.returned,
+            grant_seq: stream.credit.grant_seq,
+        };
+        let seq = stream.seq;
+        self.counters.resolved += 1;
+        self.send(id, seq, body, out);
+    }
+
+    /// Says again what the stream said last.
+    pub(super) fn repeat(&mut self, id: DispatcherId, out: &mut Vec<Effect>) {
+        let Some(stream) = self.streams.get(&id) else {
+            return;
+        };
+        match &stream.phase {
+            Phase::Unconfirmed => {
+                let after = stream.start;
+                self.send(id, SeqNo(1), StreamBody::Handshake { after }, out);
+            }
+            Phase::Failed(report) => {
+                let (seq, report) = (stream.seq, report.clone());
+                self.send(id, seq, StreamBody::Failed(report), out);
+            }
+            Phase::Resting if stream.wait == Some(WaitReason::NoCredit) => self.send_demand(id, out),
+            Phase::Resting | Phase::Queued | Phase::Scanning | Phase::Barrier(_) => {
+                self.send_resolved(id, out)
+            }
+        }
+    }
+
+    pub(super) fn too_large(&mut self, id: DispatcherId, bytes: u64, out: &mut Vec<Effect>) {
+        let Some(Span::Table(table)) = self.streams.get(&id).map(|stream| &stream.span) else {
+            return;
+        };
+        let error = ServiceError::RowTooLarge {
+            table: table.clone(),
+            bytes,
+            limit: self.config.max_row_bytes,
+        };
+        self.fail(id, ErrorReport::new(&error), out);
+    }
+
+    pub(super) fn fail(&mut self, id: DispatcherId, report: ErrorReport, out: &mut Vec<Effect>) {
+        self.set_wait(id, None);
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.phase = Phase::Failed(report);
+            self.repeat(id, out);
+        }
+    }
+
+    pub(super) fn send(&mut self, id: DispatcherId, seq: SeqNo, body: StreamBody, out: &mut Vec<Effect>) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        stream.sent_ms = self.now_ms;
+        out.push(Effect::Send(StreamMessage {
+            dispatcher: id,
+            epoch: stream.epoch,
+            service: self.config.incarnation,
+            seq,
+            body,
+        }));
+    }
+
+    pub(super) fn unknown(&self, dispatcher: DispatcherId, epoch: Epoch, out: &mut Vec<Effect>) {
+        out.push(Effect::Send(StreamMessage {
+            dispatcher,
+            epoch,
+            service: self.config.incarnation,
+            seq: SeqNo(0),
+            body: StreamBody::Unknown,
+        }));
+    }
+}
