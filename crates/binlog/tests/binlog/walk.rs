@@ -7,8 +7,9 @@ use std::sync::Arc;
 use weir_binlog::gtid::{FL_DDL, FL_TRANSACTIONAL, GTID_FLAG_MAY_HAVE_STATEMENTS};
 use weir_binlog::query::Query;
 use weir_binlog::{
-    BinlogError, BinlogFile, Event, EventHeader, FileOptions, FormatDescription, GtidEvent, PayloadReader,
-    RowImages, RowPlan, Rows, Step, TableMap, TableMapCache, TransactionPayload, inflate_query, inflate_rows,
+    BinlogError, BinlogFile, Event, EventHeader, FileOptions, FormatDescription, GtidEvent, MariadbGtid,
+    PayloadReader, RowImages, RowPlan, Rows, Step, TableMap, TableMapCache, TransactionPayload,
+    inflate_query, inflate_rows,
 };
 use weir_types::{GtidSet, RowKind, TableVersion, Value};
 
@@ -97,14 +98,7 @@ impl Walk {
                 rotate.position
             ),
             Event::Gtid(gtid) | Event::AnonymousGtid(gtid) => self.gtid(&gtid),
-            Event::MariadbGtid(gtid) => {
-                let word = |flag, word| if gtid.flags2 & flag != 0 { word } else { "" };
-                let words = (word(FL_DDL, " ddl"), word(FL_TRANSACTIONAL, " trans"));
-                let half = gtid.is_start_alter() || gtid.start_alter_sequence.is_some();
-                self.alter_halves
-                    .extend(half.then_some((gtid.sequence, gtid.start_alter_sequence)));
-                format!("GTID {}{}{}", gtid.gtid(), words.0, words.1)
-            }
+            Event::MariadbGtid(gtid) => self.mariadb_gtid(&gtid),
             Event::Query(query) => self.query("Query", &query),
             Event::QueryCompressed(query) => {
                 let mut text = Vec::new();
@@ -208,6 +202,15 @@ impl Walk {
             gtid.immediate_commit_micros,
             gtid.transaction_length
         )
+    }
+
+    fn mariadb_gtid(&mut self, gtid: &MariadbGtid) -> String {
+        let word = |flag, word| if gtid.flags2 & flag != 0 { word } else { "" };
+        let words = (word(FL_DDL, " ddl"), word(FL_TRANSACTIONAL, " trans"));
+        let half = gtid.is_start_alter() || gtid.start_alter_sequence.is_some();
+        self.alter_halves
+            .extend(half.then_some((gtid.sequence, gtid.start_alter_sequence)));
+        format!("GTID {}{}{}", gtid.gtid(), words.0, words.1)
     }
 
     fn query(&mut self, name: &str, query: &Query<'_>) -> String {
