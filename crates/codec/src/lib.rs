@@ -9,6 +9,7 @@ pub mod canal;
 pub mod charset;
 mod error;
 mod escape;
+mod single_byte;
 mod text;
 
 pub use canal::{CanalJson, CanalOptions, EnumAs, RowCounts, TableEncoder};

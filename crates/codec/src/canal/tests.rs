@@ -311,10 +311,10 @@ fn what_cannot_be_told_is_an_error() {
         unknown.to_string().contains("`a` of `s.t`") && unknown.to_string().contains("17"),
         "{unknown}"
     );
-    let dec8 = error(column("a", WireType::VarChar, 9, 3), Value::Null);
+    let swe7 = error(column("a", WireType::VarChar, 9, 10), Value::Null);
     assert!(matches!(
-        dec8,
-        CodecError::UnsupportedCharset { charset: "dec8", .. }
+        swe7,
+        CodecError::UnsupportedCharset { charset: "swe7", .. }
     ));
     let invalid = error(column("a", WireType::VarChar, 9, 45), Value::Bytes(b"\xff"));
     assert!(matches!(invalid, CodecError::InvalidText { .. }));
