@@ -157,6 +157,11 @@ impl TransactionAssembler {
         self.seen.union(set);
     }
 
+    /// Names a time that the source has reached, milliseconds since the Unix epoch.
+    pub fn set_time_ms(&mut self, time_ms: u64) {
+        self.last_time_ms = self.last_time_ms.max(time_ms);
+    }
+
     /// Goes over to another rule of which transactions are left out.
     pub fn set_skip(&mut self, skip: Skip) {
         self.skip = skip;

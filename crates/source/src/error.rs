@@ -123,8 +123,8 @@ pub enum SourceError {
         /// File and offset of the end.
         place: String,
     },
-    /// The reading thread ended by a panic.
-    #[error("the binlog reader ended by a panic")]
+    /// The reading thread could not be started, or ended by a panic.
+    #[error("the thread that reads the binlog could not start or ended by a panic")]
     Panicked,
 }
 

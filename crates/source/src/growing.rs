@@ -18,6 +18,9 @@ pub(crate) const ADOPT_BYTES: usize = 256 * 1024;
 /// Memory of a block beside its payload, charged to the transaction buffer.
 const BLOCK_OVERHEAD_BYTES: usize = 256;
 
+/// Unused bytes of a block that are not worth a reallocation.
+const SLACK_BYTES: usize = 4096;
+
 /// How much of a block belongs to whole transactions.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
@@ -235,6 +238,7 @@ impl Growing {
             }
             let open = slot.open.then(|| split_open(&mut slot));
             if !slot.builder.is_empty() {
+                shrink(&mut slot.builder);
                 group.blocks.push(slot.builder);
             }
             if let Some(builder) = open.filter(|builder| !builder.is_empty()) {
@@ -295,10 +299,20 @@ impl Growing {
             if by_table.contains_key(&slot.table) {
                 self.keep_open(tables, slot.table, slot.builder);
             } else if !slot.builder.is_empty() {
-                evicted.push(slot.builder);
+                let mut builder = slot.builder;
+                shrink(&mut builder);
+                evicted.push(builder);
             }
         }
         evicted
+    }
+}
+
+/// Gives back what was reserved and not needed: the block may be kept for long.
+fn shrink(builder: &mut BlockBuilder) {
+    let (length, capacity) = (builder.payload.len(), builder.payload.capacity());
+    if capacity - length > length / 2 + SLACK_BYTES {
+        builder.payload.shrink_to_fit();
     }
 }
 

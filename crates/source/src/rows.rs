@@ -15,6 +15,8 @@ use crate::growing::{Body, NewRow};
 /// An open transaction with more rows than this is split off, so that whole ones before
 /// it do not wait for its end.
 pub(crate) const SPLIT_PAYLOAD_BYTES: usize = 4 << 20;
+/// A buffer for decompression that is larger than this is given back after its event.
+const INFLATED_KEPT_BYTES: usize = 1 << 20;
 /// The transaction buffer is emptied down to this part of its budget.
 const EVICT_DOWN_TO: (usize, usize) = (3, 4);
 
@@ -37,8 +39,15 @@ impl TransactionAssembler {
             Ok(rows) => self.rows(&rows, Body::Borrowed(rows.body)),
             Err(error) => Err(self.binlog_error(error)),
         };
-        self.inflated = buffer;
+        self.keep_buffer(buffer);
         result
+    }
+
+    /// Keeps a buffer for the next compressed event, unless it has become large.
+    pub(crate) fn keep_buffer(&mut self, buffer: Vec<u8>) {
+        if buffer.capacity() <= INFLATED_KEPT_BYTES {
+            self.inflated = buffer;
+        }
     }
 
     /// Takes in a large row event with its allocation. `body`: where the body of

@@ -20,7 +20,7 @@ impl TransactionAssembler {
             Ok(query) => self.query(header, &query),
             Err(error) => Err(self.binlog_error(error)),
         };
-        self.inflated = buffer;
+        self.keep_buffer(buffer);
         result
     }
 

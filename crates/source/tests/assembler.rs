@@ -296,6 +296,20 @@ fn ddl_counts_as_an_event_and_cuts_the_group() {
 }
 
 #[test]
+fn transactions_without_announcement_are_those_of_old_servers() {
+    let mut b = Bench::new();
+    b.query("BEGIN").unwrap();
+    b.insert("t", 1).unwrap();
+    b.xid().unwrap();
+    b.query("DROP TABLE t").unwrap();
+    b.query("BEGIN").unwrap();
+    b.query("COMMIT").unwrap();
+    b.flush();
+    assert_eq!(b.visible(), [vec![1], vec![], vec![]]);
+    assert!(b.model.txns.iter().all(|txn| txn.gtid.is_none()));
+}
+
+#[test]
 fn half_an_alter_has_no_effect() {
     let mut b = Bench::new();
     for (sequence, extra) in [(1, EXTRA_START_ALTER), (2, 0)] {

@@ -17,6 +17,8 @@ use crate::skip::Skip;
 
 /// What is ready is handed over from this many bytes on.
 const HANDOVER_BYTES: usize = 512 * 1024;
+/// While a file is written, the folder is listed once in so many looks.
+const LIST_EVERY: u32 = 5;
 /// Events read in one step at most.
 const STEP_EVENTS: usize = 256;
 
@@ -59,6 +61,8 @@ pub struct FilesReader {
     finding_end: bool,
     /// The next file, whose head is not whole yet.
     headless: Option<String>,
+    /// How often nothing more was found in the file.
+    dry_steps: u32,
     /// The last step found nothing more to read.
     is_dry: bool,
     /// Bytes of events read.
@@ -99,10 +103,12 @@ impl FilesReader {
             offset,
             skip,
             seen,
+            time_ms,
         } = begin(&options, &index)?;
         let finding_end = skip == Skip::All;
         let mut assembler = TransactionAssembler::new(identity, AssemblerOptions { skip, ..assembler });
         assembler.add_seen(&seen);
+        assembler.set_time_ms(time_ms);
         let file = open(&options, &index, &name, offset)?;
         // In the middle of a file its format description was read to get there.
         if let Some(format) = file.format() {
@@ -122,6 +128,7 @@ impl FilesReader {
             stop,
             finding_end,
             headless: None,
+            dry_steps: 0,
             is_dry: false,
             bytes: 0,
             bytes_total,
@@ -309,7 +316,10 @@ impl FilesReader {
             Some(Ending::Rotate { file, .. }) => Some(file.as_str()),
             Some(Ending::Stop) | None => None,
         };
-        if self.index.next_after(&self.name, rotate).is_none() {
+        // Listing a folder opens its files: not each time while this one is being written.
+        let looks = rotate.is_some() || self.dry_steps.is_multiple_of(LIST_EVERY);
+        self.dry_steps = self.dry_steps.wrapping_add(1);
+        if looks && self.index.next_after(&self.name, rotate).is_none() {
             self.index = self.options.list()?;
         }
         let Some(next) = self.index.next_after(&self.name, rotate).map(str::to_owned) else {
@@ -337,6 +347,7 @@ impl FilesReader {
             return Ok(false);
         };
         self.headless = None;
+        self.dry_steps = 0;
         if rotate.is_none() {
             self.check_restart(&next, &head, ending.is_some(), have)?;
         }

@@ -19,6 +19,8 @@ pub(crate) struct Begin {
     pub(crate) skip: Skip,
     /// Transactions before the place.
     pub(crate) seen: GtidSet,
+    /// When the file was begun, milliseconds since the Unix epoch.
+    pub(crate) time_ms: u64,
 }
 
 fn head(options: &FilesOptions, index: &FileIndex, name: &str) -> Result<Head> {
@@ -38,13 +40,14 @@ pub(crate) fn begin(options: &FilesOptions, index: &FileIndex) -> Result<Begin> 
         return resume(options, index, position, &first_head);
     }
     let at = |file: &str, offset: u64, skip: Skip| {
-        let previous = head(options, index, file)?.previous.unwrap_or_default();
+        let head = head(options, index, file)?;
         Ok(Begin {
             identity: first_head.identity.clone(),
             file: file.to_owned(),
             offset,
             skip,
-            seen: previous,
+            seen: head.previous.unwrap_or_default(),
+            time_ms: head.time_ms,
         })
     };
     match &options.start {
@@ -137,7 +140,8 @@ fn resume(
     if !same && !fits(options, index, position)? {
         return Err(SourceError::OtherSource);
     }
-    let mut seen = head(options, index, &file)?.previous.unwrap_or_default();
+    let head = head(options, index, &file)?;
+    let mut seen = head.previous.unwrap_or_default();
     seen.union(&position.gtids);
     // A set of a start holds for good: its members need not stand together.
     let skip = match &options.start {
@@ -150,6 +154,7 @@ fn resume(
         offset: position.offset,
         skip,
         seen,
+        time_ms: head.time_ms,
     })
 }
 
@@ -160,8 +165,8 @@ fn is_older(file: &str, index: &FileIndex) -> bool {
 
 /// The first file is another one than when the position was saved: purged since, or of
 /// another server. The file of the position tells by its transactions: all that the
-/// store has must stand before the offset, and all that stand in the file before it
-/// must be in the store.
+/// store has must stand before the offset, and the last one before it must be among
+/// them.
 fn fits(options: &FilesOptions, index: &FileIndex, position: &SourcePosition) -> Result<bool> {
     if position.gtids.is_empty() {
         return Ok(false);
@@ -173,19 +178,24 @@ fn fits(options: &FilesOptions, index: &FileIndex, position: &SourcePosition) ->
         source,
     };
     let mut file = BinlogFile::open(path, options.file_options()).map_err(|e| error(0, e))?;
+    let mut last = None;
     while file.offset() < position.offset {
         let offset = file.offset();
         let Step::Event(read) = file.next().map_err(|e| error(offset, e))? else {
             return Ok(false);
         };
         if let Some(gtid) = gtid_of(&read).map_err(|e| error(offset, e))? {
-            if !position.gtids.contains(&gtid) && options.start_set().is_none_or(|set| !set.contains(&gtid)) {
-                return Ok(false);
-            }
             before.insert(&gtid);
+            last = Some(gtid);
         }
     }
-    Ok(file.offset() == position.offset && before.contains_all(&position.gtids))
+    let ours = |gtid: &Gtid| {
+        let skipped = options.start_set().is_some_and(|set| set.contains(gtid));
+        skipped || position.gtids.contains(gtid)
+    };
+    Ok(file.offset() == position.offset
+        && before.contains_all(&position.gtids)
+        && last.as_ref().is_none_or(ours))
 }
 
 fn gtid_of(read: &FileEvent<'_>) -> Result<Option<Gtid>, weir_binlog::error::BinlogError> {
