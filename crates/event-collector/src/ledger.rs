@@ -477,3 +477,6 @@ impl Ledger {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
