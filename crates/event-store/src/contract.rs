@@ -111,7 +111,8 @@ pub trait StoreReader: Send + Sync + 'static {
 
     /// The token for a durable place: position before its transaction, its GTID, open
     /// XA groups. For a place at the end of a transaction (ordinal `u32::MAX`), or
-    /// between two of them, the position is the one behind it.
+    /// between two of them, the position is the one behind it and there is no GTID:
+    /// nothing of it is left to skip.
     ///
     /// # Errors
     /// The place is not in the store any more.
@@ -131,7 +132,8 @@ pub struct Synced {
 }
 
 /// Waiting for a sync; runs on another thread so that the next group can be compressed
-/// meanwhile. Tickets are waited for in the order in which they were made.
+/// meanwhile. Tickets are waited for in the order in which they were made; one that is
+/// dropped stops the store.
 pub trait SyncTicket: Send {
     /// Syncs, then makes the groups visible.
     ///
@@ -176,4 +178,11 @@ pub trait StoreWriter: Send {
 
     /// Bytes of memory or disk that count against the quota.
     fn disk_bytes(&self) -> u64;
+
+    /// Ends cleanly: commits what was appended and marks everything as synced, so that
+    /// later damage is told apart from a torn tail. Tickets made before were waited for.
+    ///
+    /// # Errors
+    /// Writing or syncing failed.
+    fn close(&mut self) -> Result<(), StoreError>;
 }

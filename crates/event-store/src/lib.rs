@@ -5,8 +5,11 @@
 //! [`StoreWriter`] owned by the store actor, a [`StoreReader`] shared by everyone who
 //! scans, and what opening found ([`Recovered`]).
 
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 pub mod contract;
 pub mod error;
+pub mod log;
 pub mod memory;
 
 mod catalog;
@@ -22,4 +25,8 @@ pub use contract::{
     DdlPage, Recovered, ScanEnd, ScanOutcome, ScanRequest, StoreReader, StoreWriter, SyncTicket, Synced,
 };
 pub use error::{AppendError, StoreError};
+pub use log::{LogOptions, LogReader, LogStore, LogWriter};
 pub use memory::{MemoryOptions, MemoryReader, MemoryStore, MemoryWriter};
+
+#[cfg(test)]
+mod tests;

@@ -221,6 +221,13 @@ impl StoreWriter for MemoryWriter {
         Ok(())
     }
 
+    fn close(&mut self) -> Result<()> {
+        if let Some(ticket) = self.commit_group()? {
+            ticket.wait()?;
+        }
+        Ok(())
+    }
+
     fn disk_bytes(&self) -> u64 {
         let open = self.state.attempts.values().chain(self.state.prepared.values());
         let held: u64 = open.flatten().map(|f| u64::from(f.at.raw_bytes)).sum();

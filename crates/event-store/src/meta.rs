@@ -123,8 +123,8 @@ impl TokenWalk {
                 return true;
             }
             if record.commit_ts == ts {
-                self.gtid.clone_from(&record.gtid);
                 if !whole {
+                    self.gtid.clone_from(&record.gtid);
                     return true;
                 }
             }

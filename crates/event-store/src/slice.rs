@@ -55,6 +55,16 @@ impl<'r> Slicer<'r> {
         self.end.get_or_insert(ScanEnd::More);
     }
 
+    /// The next row event pins `bytes`, more than any scan without the lane may.
+    pub(crate) fn refuse(&mut self, bytes: usize) {
+        let end = if self.slices.is_empty() {
+            ScanEnd::TooLarge { bytes }
+        } else {
+            ScanEnd::More
+        };
+        self.end.get_or_insert(end);
+    }
+
     pub(crate) fn finish(self) -> ScanOutcome {
         ScanOutcome {
             slices: self.slices,

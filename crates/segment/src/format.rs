@@ -13,6 +13,9 @@
 //!           last checksums u32, the owner's bytes
 //! ```
 //!
+//! A sealed file ends in a pointer that lies in no group: magic "WEIRFOOT", offset and
+//! length of its footer frame (u64, u32), crc32c u32 of the 20 bytes before.
+//!
 //! A chunk's checksum continues the one before it (the frame's own for the first), so
 //! that the last one covers the whole frame and chunks cannot change places. Chunks of
 //! one frame follow each other until `raw length` is reached; one whose stored length
@@ -42,6 +45,11 @@ pub const TRAILER_BYTES: usize = 32;
 pub const CODEC_NONE: u8 = 0;
 /// Chunks are LZ4 blocks.
 pub const CODEC_LZ4: u8 = 1;
+
+/// First bytes of the pointer at the end of a sealed file.
+pub const POINTER_MAGIC: [u8; 8] = *b"WEIRFOOT";
+/// Bytes of the pointer.
+pub const POINTER_BYTES: usize = 24;
 
 /// Which segment a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,4 +181,26 @@ pub struct FrameAddress {
     pub offset: u64,
     /// Bytes of the whole frame on disk.
     pub stored_bytes: u32,
+}
+
+impl FrameAddress {
+    pub(crate) fn encode_pointer(self) -> [u8; POINTER_BYTES] {
+        let mut out = [0_u8; POINTER_BYTES];
+        out[0..8].copy_from_slice(&POINTER_MAGIC);
+        out[8..16].copy_from_slice(&self.offset.to_le_bytes());
+        out[16..20].copy_from_slice(&self.stored_bytes.to_le_bytes());
+        let crc = crc32c::crc32c(&out[..20]);
+        out[20..24].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    pub(crate) fn parse_pointer(bytes: &[u8]) -> Option<Self> {
+        if bytes.get(..8)? != POINTER_MAGIC || u32_at(bytes, 20)? != crc32c::crc32c(bytes.get(..20)?) {
+            return None;
+        }
+        Some(Self {
+            offset: u64_at(bytes, 8)?,
+            stored_bytes: u32_at(bytes, 16)?,
+        })
+    }
 }

@@ -33,5 +33,12 @@ pub use reader::{Frame, Groups, ScannedFrame, ScannedGroup, SegmentReader};
 pub use volume::{Folder, Volume, VolumeFile};
 pub use writer::{Codec, Mark, SegmentWriter, SyncHandle};
 
+/// CRC-32C over parts, for what owners keep beside segments.
+pub fn crc32c(parts: &[&[u8]]) -> u32 {
+    parts
+        .iter()
+        .fold(0, |crc, part| ::crc32c::crc32c_append(crc, part))
+}
+
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,8 @@ use lz4_flex::block::decompress_into;
 use crate::error::{Result, SegmentError};
 use crate::format::{
     CHUNK_BYTES_MAX, CHUNK_HEADER_BYTES, CODEC_LZ4, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FRAME_MAGIC,
-    FrameAddress, FrameHeader, KIND_TRAILER, SegmentId, TRAILER_BYTES, Trailer, parse_file_header, u32_at,
+    FrameAddress, FrameHeader, KIND_TRAILER, POINTER_BYTES, SegmentId, TRAILER_BYTES, Trailer,
+    parse_file_header, u32_at,
 };
 use crate::volume::{VolumeFile, read_full};
 
@@ -50,6 +51,8 @@ pub struct ScannedFrame {
     pub body: Option<Vec<u8>>,
     /// Where it lies.
     pub address: FrameAddress,
+    /// Checksum over all of it.
+    pub crc: u32,
 }
 
 /// A group met by the scanner.
@@ -311,6 +314,16 @@ impl SegmentReader {
         Ok(bytes)
     }
 
+    /// Where the footer of a sealed file lies.
+    ///
+    /// # Errors
+    /// Reading failed, or the file does not end in a footer's pointer.
+    pub fn footer(&self) -> Result<FrameAddress> {
+        let at = self.size()?.saturating_sub(POINTER_BYTES as u64);
+        let bytes = self.read_raw(at, POINTER_BYTES)?;
+        FrameAddress::parse_pointer(&bytes).ok_or_else(|| self.corrupt(at, "no footer"))
+    }
+
     /// An error that names this file.
     pub fn corrupt(&self, offset: u64, reason: &'static str) -> SegmentError {
         corrupt(&self.name, offset, reason)
@@ -420,6 +433,7 @@ impl Groups<'_> {
                     offset: at,
                     stored_bytes,
                 },
+                crc: read.crc,
             });
             at += read.stored_bytes;
         }
@@ -453,7 +467,7 @@ impl Groups<'_> {
             for hit in hits {
                 if let Ok(read) = read_frame(&mut self.window, hit, &|_| false)?
                     && let Some(trailer) = Trailer::parse(&read.frame.head)
-                    && trailer.start < hit
+                    && trailer.start <= hit
                     && trailer.synced > self.offset
                 {
                     return Err(corrupt(self.window.name, offset, reason));

@@ -11,6 +11,7 @@ use crate::format::{
     CHUNK_BYTES_MAX, CHUNK_HEADER_BYTES, CODEC_LZ4, CODEC_NONE, FILE_HEADER_BYTES, FrameAddress, FrameHeader,
     HEAD_BYTES_MAX, KIND_TRAILER, SegmentId, Trailer, file_header,
 };
+use crate::reader::{ScannedFrame, SegmentReader};
 use crate::volume::{Volume, VolumeFile, write_all};
 
 /// Buffered bytes that make a write.
@@ -210,6 +211,44 @@ impl SegmentWriter {
         self.crc = crc32c::crc32c_append(self.crc, &crc.to_le_bytes());
         let stored_bytes = u32::try_from(self.offset() - offset).map_err(|_| too_large())?;
         Ok(FrameAddress { offset, stored_bytes })
+    }
+
+    /// Copies a frame of another file as it is stored.
+    ///
+    /// # Errors
+    /// As for [`Self::append`], and what reading gives.
+    pub fn copy(&mut self, from: &SegmentReader, frame: &ScannedFrame) -> Result<FrameAddress> {
+        self.check()?;
+        let offset = self.offset();
+        let (mut at, end) = (
+            frame.address.offset,
+            frame.address.offset + u64::from(frame.address.stored_bytes),
+        );
+        while at < end {
+            let len = usize::try_from(end - at).unwrap_or(usize::MAX).min(WRITE_BYTES);
+            self.buffer.extend_from_slice(&from.read_raw(at, len)?);
+            at += len as u64;
+            if self.buffer.len() >= WRITE_BYTES {
+                self.flush()?;
+            }
+        }
+        self.frames += 1;
+        self.crc = crc32c::crc32c_append(self.crc, &frame.crc.to_le_bytes());
+        Ok(FrameAddress {
+            offset,
+            stored_bytes: frame.address.stored_bytes,
+        })
+    }
+
+    /// Ends the file, after the last group, with a pointer to its footer; and syncs.
+    ///
+    /// # Errors
+    /// Writing or syncing failed.
+    pub fn finish(mut self, footer: FrameAddress) -> Result<u64> {
+        self.buffer.extend_from_slice(&footer.encode_pointer());
+        self.flush()?;
+        self.sync_handle().sync(self.flushed)?;
+        Ok(self.flushed)
     }
 
     fn append_chunk(&mut self, chunk: &[u8], lz4: bool, crc: u32) -> u32 {

@@ -1,0 +1,514 @@
+//! Opening a log: the last segment's snapshot and what follows it give the state, the
+//! others their footers.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+
+use weir_segment::{ScannedFrame, SegmentReader, SegmentWriter, Volume};
+use weir_types::{CommitClock, OrderKey};
+
+use super::disk::{Segment, Shared, Shown, Slot, lock};
+use super::index::{GroupInfo, OpenIndex, read_footer};
+use super::manifest::Manifest;
+use super::reader::LogReader;
+use super::record::{
+    BASE, BLOCK, BlockHead, COMMIT, DDL, DdlRecord, FRAGMENT, META, Outcome, PREPARE, SNAPSHOT, Snapshot,
+    VERSION, VersionRecord, fragment,
+};
+use super::seal::{self, base_ts};
+use super::writer::{LogWriter, begin_segment};
+use super::{LogOptions, Opened, log_name, parse_name, seg_name};
+use crate::error::{Result, StoreError};
+use crate::memory::random_lineage;
+use crate::meta::{Checkpoint, MetaBatch, XaChange};
+use crate::state::{Batch, Fragment, WriterState};
+use crate::tail::Tail;
+use crate::view::View;
+use crate::wire::Input;
+
+/// Kinds whose bodies recovery reads.
+fn with_body(kind: u8) -> bool {
+    matches!(kind, BASE | SNAPSHOT | VERSION | META | DDL | COMMIT | PREPARE)
+}
+
+fn io(path: &str) -> impl FnOnce(std::io::Error) -> StoreError {
+    let path = path.to_owned();
+    move |source| StoreError::Io { path, source }
+}
+
+/// Files of the live segments: number → sealed.
+struct Files {
+    sealed: BTreeMap<u64, bool>,
+}
+
+/// Sorts out what a crash may have left.
+fn tidy(volume: &dyn Volume, manifest: &Manifest) -> Result<Files> {
+    let (mut logs, mut segs) = (BTreeSet::new(), BTreeSet::new());
+    let remove = |name: &str| volume.remove(name).map_err(io(name));
+    for name in volume.list().map_err(io("the store's folder"))? {
+        match parse_name(&name) {
+            Some((_, "tmp")) => remove(&name)?,
+            Some((number, _)) if number <= manifest.last && !manifest.is_live(number) => remove(&name)?,
+            Some((number, "log")) => {
+                logs.insert(number);
+            }
+            Some((number, _)) => {
+                segs.insert(number);
+            }
+            None => {}
+        }
+    }
+    for number in logs.intersection(&segs) {
+        remove(&log_name(*number))?;
+    }
+    let later: Vec<u64> = logs
+        .union(&segs)
+        .copied()
+        .filter(|n| *n > manifest.last)
+        .collect();
+    for number in later {
+        drop_unnamed(volume, number, segs.contains(&number))?;
+        logs.remove(&number);
+        segs.remove(&number);
+    }
+    let mut sealed = BTreeMap::new();
+    for number in (manifest.floor..=manifest.last).filter(|n| manifest.is_live(*n)) {
+        match (segs.contains(&number), logs.contains(&number)) {
+            (true, _) => sealed.insert(number, true),
+            (false, true) => sealed.insert(number, false),
+            (false, false) => return Err(StoreError::MissingSegment(number)),
+        };
+    }
+    Ok(Files { sealed })
+}
+
+/// A segment that the manifest does not name was being begun: nothing but its snapshot
+/// may be in it.
+fn drop_unnamed(volume: &dyn Volume, number: u64, sealed: bool) -> Result<()> {
+    let name = if sealed {
+        seg_name(number)
+    } else {
+        log_name(number)
+    };
+    let file = volume.open(&name).map_err(io(&name))?;
+    let mut groups = 0;
+    if let Ok(reader) = SegmentReader::open(file, &name) {
+        let mut walk = reader.groups(None, &|_| false)?;
+        while groups < 2 && walk.next_group()?.is_some() {
+            groups += 1;
+        }
+    }
+    if sealed || groups > 1 {
+        let reason = format!("segment {number} is in use but not in the manifest");
+        return Err(StoreError::Manifest(reason));
+    }
+    volume.remove(&name).map_err(io(&name))
+}
+
+/// Opens what is there, or begins a store.
+pub(crate) fn open(volume: Arc<dyn Volume>, options: LogOptions) -> Result<Opened> {
+    let manifest = match Manifest::read(&*volume)? {
+        Some(manifest) => manifest,
+        None => {
+            let lineage = match options.lineage {
+                Some(lineage) => lineage,
+                None => random_lineage()?,
+            };
+            let mut manifest = Manifest::new(lineage);
+            manifest.write(&*volume)?;
+            manifest
+        }
+    };
+    let files = tidy(&*volume, &manifest)?;
+    let tail_bytes = options.memory_bytes - options.memory_bytes / 4;
+    let mut shown = Shown {
+        view: View::new(manifest.lineage, tail_bytes),
+        segments: BTreeMap::new(),
+        pins: HashMap::new(),
+    };
+    shown.view.removed = manifest.removed.iter().copied().collect();
+    shown.view.detached = manifest.detached.iter().copied().collect();
+    let start = options.start.clone();
+    let shared = Arc::new(Shared::new(Arc::clone(&volume), options, shown));
+    let opened = match files.sealed.last_key_value() {
+        None => begin(shared, manifest, start)?,
+        Some((last, _)) => resume(shared, manifest, &files, *last)?,
+    };
+    start_sealer(opened)
+}
+
+fn start_sealer((recovered, mut writer, reader): Opened) -> Result<Opened> {
+    let shared = Arc::clone(&writer.shared);
+    if shared.options.background_seal {
+        let (sender, receiver) = mpsc::channel();
+        *lock(&shared.wake) = Some(sender);
+        let served = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("store-seal".to_owned());
+        let handle = thread.spawn(move || seal::serve(&served, &receiver));
+        writer.sealer = Some(handle.map_err(io("the sealing thread"))?);
+    }
+    seal::offer(&shared, writer.number)?;
+    Ok((recovered, writer, reader))
+}
+
+fn writer(shared: &Arc<Shared>, state: WriterState, log: SegmentWriter, manifest: Manifest) -> LogWriter {
+    LogWriter {
+        shared: Arc::clone(shared),
+        state,
+        batch: Batch::default(),
+        log,
+        number: manifest.last,
+        manifest,
+        groups: 1,
+        infos: Vec::new(),
+        group_bytes: 0,
+        meta_bytes: 0,
+        entries: 0,
+        sealer: None,
+    }
+}
+
+/// A store without segments.
+fn begin(
+    shared: Arc<Shared>,
+    mut manifest: Manifest,
+    start: Option<weir_types::SourcePosition>,
+) -> Result<Opened> {
+    let state = WriterState::new(start, false);
+    let number = manifest.last + 1;
+    let begun = begin_segment(&shared, &state, number, 0)?;
+    manifest.last = number;
+    manifest.write(&*shared.volume)?;
+    shared.write().segments.insert(number, begun.slot);
+    let recovered = state.recovered(manifest.lineage);
+    let writer = writer(&shared, state, begun.log, manifest);
+    Ok((recovered, writer, Arc::new(LogReader { shared })))
+}
+
+fn open_reader(shared: &Shared, manifest: &Manifest, number: u64, sealed: bool) -> Result<SegmentReader> {
+    let name = if sealed {
+        seg_name(number)
+    } else {
+        log_name(number)
+    };
+    let file = shared.volume.open(&name).map_err(io(&name))?;
+    let reader = SegmentReader::open(file, &name)?;
+    if reader.id().number != number || reader.id().lineage != manifest.lineage.0 {
+        return Err(reader.corrupt(0, "it is another store's segment").into());
+    }
+    Ok(reader)
+}
+
+/// A segment read from its start to its end.
+struct Walked {
+    state: WriterState,
+    index: OpenIndex,
+    base: weir_segment::FrameAddress,
+    base_ts: weir_types::CommitTs,
+    previous_end: u64,
+    end: u64,
+    groups: u64,
+}
+
+fn malformed(reader: &SegmentReader, frame: &ScannedFrame) -> StoreError {
+    reader
+        .corrupt(frame.address.offset, "a frame is malformed")
+        .into()
+}
+
+/// Reads a segment. `limit`: where it must end, exactly; none for the last one, whose
+/// tail may be torn.
+fn walk(reader: &SegmentReader, limit: Option<u64>) -> Result<Walked> {
+    let number = reader.id().number;
+    let mut groups = reader.groups(limit, &with_body)?;
+    let mut walked: Option<Walked> = None;
+    while let Some(group) = groups.next_group()? {
+        let Some(walked) = &mut walked else {
+            walked = Some(walk_first(reader, &group.frames)?);
+            continue;
+        };
+        let mut info = GroupInfo {
+            raw_bytes: 0,
+            plain: true,
+        };
+        for frame in &group.frames {
+            info.raw_bytes += u64::from(frame.raw_bytes);
+            info.plain &= matches!(frame.kind, VERSION | BLOCK | META | DDL);
+            let at = (number, frame.address);
+            let body = frame.body.as_deref();
+            let entered = walked
+                .index
+                .add_frame(frame.kind, &frame.head, frame.raw_bytes, body, at)
+                .and_then(|()| replay(&mut walked.state, number, frame));
+            entered.ok_or_else(|| malformed(reader, frame))?;
+        }
+        walked.index.groups.push(info);
+    }
+    let Some(mut walked) = walked else {
+        let (offset, reason) = groups
+            .broken()
+            .unwrap_or((groups.end(), "the snapshot is missing"));
+        return Err(reader.corrupt(offset, reason).into());
+    };
+    if limit.is_some_and(|limit| groups.end() != limit) {
+        let (offset, reason) = groups
+            .broken()
+            .unwrap_or((groups.end(), "the file ends too early"));
+        return Err(reader.corrupt(offset, reason).into());
+    }
+    groups.check_tail()?;
+    walked.end = groups.end();
+    walked.groups = groups.number();
+    Ok(walked)
+}
+
+fn walk_first(reader: &SegmentReader, frames: &[ScannedFrame]) -> Result<Walked> {
+    let [base, snapshot, ..] = frames else {
+        return Err(reader.corrupt(0, "the snapshot is missing").into());
+    };
+    let mut state = WriterState::new(None, false);
+    let body = |frame: &ScannedFrame, kind| frame.body.clone().filter(|_| frame.kind == kind);
+    let parsed = body(base, BASE)
+        .and_then(|b| Checkpoint::decode(&b))
+        .zip(base_ts(&base.head));
+    let (place, base_ts) = parsed.ok_or_else(|| malformed(reader, base))?;
+    state.place = place;
+    let parsed = body(snapshot, SNAPSHOT).and_then(|b| serde_json::from_slice::<Snapshot>(&b).ok());
+    let parsed = parsed.ok_or_else(|| malformed(reader, snapshot))?;
+    let previous_end = parsed.previous_end;
+    parsed
+        .restore(&mut state)
+        .ok_or_else(|| malformed(reader, snapshot))?;
+    Ok(Walked {
+        state,
+        index: OpenIndex::default(),
+        base: base.address,
+        base_ts,
+        previous_end,
+        end: 0,
+        groups: 0,
+    })
+}
+
+/// Applies a frame of the last segment to the writer's state.
+fn replay(state: &mut WriterState, number: u64, frame: &ScannedFrame) -> Option<()> {
+    let body = frame.body.as_deref().unwrap_or_default();
+    match frame.kind {
+        VERSION => {
+            let record: VersionRecord = serde_json::from_slice(body).ok()?;
+            state.catalog.restore(record.id, record.version, record.last_used);
+        }
+        BLOCK => {
+            let head = BlockHead::decode(&frame.head)?;
+            state.catalog.used(head.version, head.last);
+        }
+        FRAGMENT => {
+            let mut at = fragment(&mut Input::new(&frame.head))?;
+            at.segment = number;
+            at.stored_bytes = frame.address.stored_bytes;
+            state.catalog.used(at.version, OrderKey::MAX);
+            state.next_attempt.0 = state.next_attempt.0.max(at.attempt.0.saturating_add(1));
+            state
+                .attempts
+                .entry(at.attempt)
+                .or_default()
+                .push(Fragment { at, block: None });
+        }
+        META => {
+            let batch = MetaBatch::decode(body)?;
+            for record in &batch.records {
+                if let XaChange::Ended(xid) = &record.xa {
+                    state.prepared.remove(xid);
+                }
+            }
+            state.place.apply_all(&batch);
+            state.clock = CommitClock::new(batch.last());
+        }
+        DDL => {
+            let record: DdlRecord = serde_json::from_slice(body).ok()?;
+            state.history.push(record.key, record.event);
+        }
+        COMMIT | PREPARE => {
+            let outcome = Outcome::decode(body)?;
+            if let Some(attempt) = outcome.attempt {
+                state.attempts.remove(&attempt);
+                state.next_attempt.0 = state.next_attempt.0.max(attempt.0.saturating_add(1));
+            }
+            if let Some(xid) = outcome.xid {
+                let fragments = outcome.fragments.into_iter();
+                let fragments = fragments.map(|at| Fragment { at, block: None }).collect();
+                state.prepared.insert(xid, fragments);
+            }
+        }
+        _ => {}
+    }
+    Some(())
+}
+
+fn show_index(shown: &mut Shown, index: &OpenIndex) {
+    for (table, bytes) in &index.stored {
+        shown.view.add_live(*table, *bytes);
+    }
+    for (table, entries) in &index.entries {
+        if let Some(entry) = entries.last() {
+            let last = shown.view.last.entry(*table).or_default();
+            *last = (*last).max(entry.last);
+        }
+    }
+    shown.pin(&index.pins());
+}
+
+/// Enters a segment that is not the last.
+fn enter(shared: &Shared, manifest: &Manifest, number: u64, sealed: bool, end: Option<u64>) -> Result<()> {
+    let reader = open_reader(shared, manifest, number, sealed)?;
+    let uid = shared.uid();
+    if sealed {
+        let read = read_footer(&reader)?;
+        let bytes = reader.size()?;
+        let data = Segment {
+            number,
+            uid,
+            reader,
+            base: read.footer.base,
+            base_ts: read.footer.base_ts,
+            footer: Some(read.footer),
+        };
+        let mut shown = shared.write();
+        let shown = &mut *shown;
+        for pointer in read.tables.iter() {
+            shown.view.add_live(pointer.table, pointer.stored_bytes);
+            let last = shown.view.last.entry(pointer.table).or_default();
+            *last = (*last).max(pointer.last);
+        }
+        shown.pin(&read.pins);
+        insert(shared, shown, data, None, bytes, 0);
+        return Ok(());
+    }
+    let end = end.ok_or_else(|| reader.corrupt(0, "the segment behind it is missing"))?;
+    let walked = walk(&reader, Some(end))?;
+    // A footer cut short lies behind it.
+    reader.file().set_len(end).map_err(io(reader.name()))?;
+    let data = Segment {
+        number,
+        uid,
+        reader,
+        base: walked.base,
+        base_ts: walked.base_ts,
+        footer: None,
+    };
+    let mut shown = shared.write();
+    show_index(&mut shown, &walked.index);
+    insert(
+        shared,
+        &mut shown,
+        data,
+        Some(Arc::new(walked.index)),
+        end,
+        walked.groups,
+    );
+    Ok(())
+}
+
+fn insert(
+    shared: &Shared,
+    shown: &mut Shown,
+    data: Segment,
+    open: Option<Arc<OpenIndex>>,
+    bytes: u64,
+    groups: u64,
+) {
+    shared.closed_bytes.fetch_add(bytes, Ordering::AcqRel);
+    let slot = Slot {
+        data: Arc::new(data),
+        open,
+        bytes,
+        groups,
+    };
+    shown.segments.insert(slot.data.number, slot);
+}
+
+/// Makes the valid prefix of the last segment durable before any of it is visible:
+/// after a crash it may be in the page cache only, and after a failed sync the system
+/// may take lost pages for clean ones.
+fn settle(reader: &SegmentReader, end: u64) -> Result<()> {
+    let file = reader.file();
+    file.set_len(end).map_err(io(reader.name()))?;
+    let mut groups = reader.groups(Some(end), &|_| false)?;
+    while groups.next_group()?.is_some() {}
+    groups.rewrite()?;
+    file.sync_data().map_err(io(reader.name()))
+}
+
+fn resume(shared: Arc<Shared>, manifest: Manifest, files: &Files, last: u64) -> Result<Opened> {
+    let numbers: Vec<(u64, bool)> = files.sealed.iter().map(|(n, s)| (*n, *s)).collect();
+    for pair in numbers.windows(2) {
+        let [(number, sealed), (next, next_sealed)] = pair else {
+            continue;
+        };
+        let mut end = None;
+        if !sealed && *next == number + 1 {
+            let reader = open_reader(&shared, &manifest, *next, *next_sealed)?;
+            end = Some(first_of(&reader)?.previous_end);
+        }
+        enter(&shared, &manifest, *number, *sealed, end)?;
+    }
+    let sealed = files.sealed.get(&last).copied().unwrap_or(false);
+    let reader = open_reader(&shared, &manifest, last, sealed)?;
+    if sealed || last != manifest.last {
+        return Err(reader.corrupt(0, "the last segment is sealed").into());
+    }
+    let mut walked = walk(&reader, None)?;
+    // What has neither commit nor prepare is read again from the source.
+    walked.state.attempts.clear();
+    settle(&reader, walked.end)?;
+    let log = SegmentWriter::resume(reader.file(), reader.name(), walked.end, walked.groups);
+    show(&shared, &walked);
+    let recovered = walked.state.recovered(manifest.lineage);
+    let entries = walked.index.count;
+    let data = Segment {
+        number: last,
+        uid: shared.uid(),
+        reader,
+        base: walked.base,
+        base_ts: walked.base_ts,
+        footer: None,
+    };
+    let slot = Slot {
+        data: Arc::new(data),
+        open: Some(Arc::new(walked.index)),
+        bytes: walked.end,
+        groups: walked.groups,
+    };
+    shared.write().segments.insert(last, slot);
+    let mut writer = writer(&shared, walked.state, log, manifest);
+    writer.groups = walked.groups;
+    writer.entries = entries;
+    Ok((recovered, writer, Arc::new(LogReader { shared })))
+}
+
+/// Only the snapshot of a segment is wanted: damage behind it is found elsewhere.
+fn first_of(reader: &SegmentReader) -> Result<Walked> {
+    let mut groups = reader.groups(None, &with_body)?;
+    match groups.next_group()? {
+        Some(group) => walk_first(reader, &group.frames),
+        None => Err(reader.corrupt(0, "the snapshot is missing").into()),
+    }
+}
+
+/// Fills the view from the recovered state.
+fn show(shared: &Shared, walked: &Walked) {
+    let state = &walked.state;
+    let mut shown = shared.write();
+    for name in state.catalog.names() {
+        shown.view.add_table(name.clone());
+    }
+    for (id, info) in state.catalog.versions() {
+        shown.view.versions.insert(*id, Arc::clone(&info.version));
+    }
+    shown.view.resolved = state.clock.last();
+    shown.view.history = state.history.clone();
+    let tail_bytes = shared.options.memory_bytes - shared.options.memory_bytes / 4;
+    shown.view.tail = Tail::new(tail_bytes, OrderKey::end_of(state.clock.last()));
+    show_index(&mut shown, &walked.index);
+}

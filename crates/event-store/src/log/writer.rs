@@ -1,0 +1,571 @@
+//! Writing side of the log.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use weir_protocol::store::StoreInput;
+use weir_segment::{Codec, FrameAddress, SegmentId, SegmentReader, SegmentWriter, SyncHandle};
+use weir_types::{CommitTs, OrderKey, TableName};
+
+use super::disk::{Segment, Shared, Slot, lock};
+use super::index::{ENTRY_BYTES, GroupInfo, OpenIndex, Pin};
+use super::manifest::Manifest;
+use super::record::{
+    BASE, BLOCK, COMMIT, DDL, DdlRecord, FRAGMENT, META, Outcome, PREPARE, SNAPSHOT, Snapshot, VERSION,
+    VersionRecord, head_of, put_fragment,
+};
+use super::{gc, log_name, seal};
+use crate::contract::{StoreWriter, SyncTicket, Synced};
+use crate::error::{AppendError, Result, StoreError};
+use crate::state::{Batch, Fragment, FragmentRef, Stamp, WriterState, clip, parts};
+
+/// Bytes of transaction records between two that hold the whole position.
+const META_STATE_BYTES: usize = 32 << 10;
+/// Segments that may wait to be sealed before the open one grows instead.
+const UNSEALED_MAX: usize = 2;
+
+/// Writing side of [`super::LogStore`].
+pub struct LogWriter {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) state: WriterState,
+    pub(crate) batch: Batch,
+    pub(crate) log: SegmentWriter,
+    pub(crate) number: u64,
+    pub(crate) manifest: Manifest,
+    /// Groups written to the segment.
+    pub(crate) groups: u64,
+    /// Groups of the batch.
+    pub(crate) infos: Vec<GroupInfo>,
+    /// Raw bytes of the open group.
+    pub(crate) group_bytes: u64,
+    pub(crate) meta_bytes: usize,
+    /// Entries that the segment's index will hold.
+    pub(crate) entries: usize,
+    pub(crate) sealer: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for LogWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LogWriter")
+            .field("segment", &self.number)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Addresses that encoding an input gave.
+#[derive(Default)]
+struct Encoded {
+    fragments: Vec<(FragmentRef, FrameAddress)>,
+    places: Vec<FrameAddress>,
+    meta: FrameAddress,
+}
+
+struct LogTicket {
+    shared: Arc<Shared>,
+    sync: SyncHandle,
+    number: u64,
+    end: u64,
+    groups: u64,
+    infos: Vec<GroupInfo>,
+    batch: Batch,
+    published: bool,
+}
+
+impl Drop for LogTicket {
+    /// Without it later groups would be visible and this one not.
+    fn drop(&mut self) {
+        if !self.published {
+            self.shared.fail();
+        }
+    }
+}
+
+impl SyncTicket for LogTicket {
+    fn wait(mut self: Box<Self>) -> Result<Synced> {
+        let shared = Arc::clone(&self.shared);
+        shared.check()?;
+        if let Err(error) = self.sync.sync(self.end) {
+            shared.fail();
+            return Err(error.into());
+        }
+        let number = self.number;
+        let synced = self.publish();
+        seal::offer(&shared, number)?;
+        Ok(synced)
+    }
+}
+
+impl LogTicket {
+    fn publish(&mut self) -> Synced {
+        self.published = true;
+        let shared = Arc::clone(&self.shared);
+        let mut shown = shared.write();
+        let shown = &mut *shown;
+        shown.view.publish(&mut self.batch);
+        if let Some(slot) = shown.segments.get_mut(&self.number)
+            && let Some(index) = slot.open.as_mut().map(Arc::make_mut)
+        {
+            slot.bytes = self.end;
+            slot.groups = self.groups;
+            index.groups.append(&mut self.infos);
+            for (at, address) in self.batch.fragments.drain(..) {
+                shown.view.add_live(at.table, u64::from(address.stored_bytes));
+                index.add_fragment(at, address);
+            }
+            for (meta, address) in self.batch.metas.drain(..) {
+                index.add_meta(&meta, address);
+            }
+            for rows in self.batch.rows.drain(..) {
+                if let crate::state::Place::Block(address) = &rows.entry.place {
+                    shown.view.add_live(rows.table, u64::from(address.stored_bytes));
+                }
+                match rows.block {
+                    Some(block) => shown.view.tail.push(rows.table, block),
+                    None => shown.view.tail.reset(rows.table, rows.entry.last),
+                }
+                index.add(rows.table, rows.entry);
+            }
+        }
+        Synced {
+            resolved: shown.view.resolved,
+            raw_bytes: self.batch.raw_bytes,
+        }
+    }
+}
+
+fn json<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|_| StoreError::InvalidInput("a definition that cannot be written"))
+}
+
+/// A segment just begun.
+pub(crate) struct Begun {
+    pub(crate) log: SegmentWriter,
+    pub(crate) slot: Slot,
+}
+
+/// Makes segment `number` with the state's snapshot, durably. The manifest does not
+/// name it yet.
+pub(crate) fn begin_segment(
+    shared: &Shared,
+    state: &WriterState,
+    number: u64,
+    previous_end: u64,
+) -> Result<Begun> {
+    let name = log_name(number);
+    let id = SegmentId {
+        lineage: shared.read().view.lineage.0,
+        number,
+    };
+    let mut log = SegmentWriter::create(&*shared.volume, &name, id)?;
+    let base_ts = state.clock.last();
+    let mut head = Vec::new();
+    crate::wire::put(&mut head, base_ts.0);
+    let base = log.append(BASE, &head, Codec::Lz4, &state.place.encode())?;
+    log.append(
+        SNAPSHOT,
+        b"",
+        Codec::Lz4,
+        &json(&Snapshot::of(state, previous_end))?,
+    )?;
+    log.end_group(b"")?;
+    log.sync_handle().sync(log.offset())?;
+    shared.volume.sync().map_err(|source| StoreError::Io {
+        path: name.clone(),
+        source,
+    })?;
+    let data = Segment {
+        number,
+        uid: shared.uid(),
+        reader: SegmentReader::of_new(log.file(), &name, id),
+        base,
+        base_ts,
+        footer: None,
+    };
+    let slot = Slot {
+        data: Arc::new(data),
+        open: Some(Arc::new(OpenIndex::default())),
+        bytes: log.offset(),
+        groups: 1,
+    };
+    Ok(Begun { log, slot })
+}
+
+impl LogWriter {
+    fn room(&self, input: &StoreInput) -> Result<()> {
+        let parts = parts(input);
+        let new: u64 = parts.blocks.iter().map(|b| b.payload.len() as u64).sum();
+        if new == 0 {
+            return Ok(());
+        }
+        let quota = self.shared.options.disk_quota;
+        let open = parts.attempt.and_then(|a| self.state.attempts.get(&a));
+        let held: u64 = open
+            .into_iter()
+            .flatten()
+            .map(|f| u64::from(f.at.stored_bytes))
+            .sum();
+        if held + new > quota {
+            return Err(StoreError::TransactionTooLarge {
+                bytes: held + new,
+                quota,
+            });
+        }
+        let used = self.disk_bytes();
+        if used + new > quota {
+            return Err(StoreError::QuotaExceeded { used, quota });
+        }
+        Ok(())
+    }
+
+    /// Begins the next segment if the open one is large enough.
+    fn rotate_if_due(&mut self) -> Result<()> {
+        let options = &self.shared.options;
+        let large = self.log.offset() >= options.segment_bytes;
+        let full_index = self.entries * ENTRY_BYTES > options.index_bytes / 2;
+        if self.batch.inputs > 0
+            || !(large || full_index)
+            || lock(&self.shared.unsealed).len() >= UNSEALED_MAX
+        {
+            return Ok(());
+        }
+        match self.rotate() {
+            // The open segment grows on.
+            Err(error) if error.is_full() => Ok(()),
+            other => other,
+        }
+    }
+
+    fn rotate(&mut self) -> Result<()> {
+        let end = self.log.offset();
+        // What the next segment's snapshot holds must not be newer than what is durable.
+        self.log.sync_handle().sync(end)?;
+        let number = self.number + 1;
+        let begun = begin_segment(&self.shared, &self.state, number, end).and_then(|begun| {
+            let old = self.manifest.clone();
+            self.manifest.last = number;
+            self.manifest
+                .write(&*self.shared.volume)
+                .map(|()| begun)
+                .inspect_err(|_| self.manifest = old)
+        });
+        let begun = match begun {
+            Ok(begun) => begun,
+            Err(error) => {
+                if error.is_full() {
+                    // Never named by the manifest: of no consequence if it stays.
+                    let removed = self.shared.volume.remove(&log_name(number));
+                    tracing::debug!(
+                        segment = number,
+                        removed = removed.is_ok(),
+                        "no room for a new segment"
+                    );
+                }
+                return Err(error);
+            }
+        };
+        self.shared.closed_bytes.fetch_add(end, Ordering::AcqRel);
+        self.shared.write().segments.insert(number, begun.slot);
+        self.log = begun.log;
+        self.number = number;
+        self.groups = 1;
+        self.meta_bytes = 0;
+        self.entries = 0;
+        Ok(())
+    }
+
+    fn end_log_group(&mut self, plain: bool) -> Result<()> {
+        if self.log.frames() == 0 {
+            return Ok(());
+        }
+        self.log.end_group(b"")?;
+        self.groups += 1;
+        self.infos.push(GroupInfo {
+            raw_bytes: self.group_bytes,
+            plain,
+        });
+        self.group_bytes = 0;
+        Ok(())
+    }
+
+    fn try_append(&mut self, input: &StoreInput, now_ms: u64) -> Result<(Stamp, Encoded)> {
+        self.shared.check()?;
+        self.room(input)?;
+        self.rotate_if_due()?;
+        let alone = !matches!(
+            input,
+            StoreInput::Group { .. } | StoreInput::Tick { .. } | StoreInput::RollbackPrepared { .. }
+        );
+        if alone {
+            self.end_log_group(true)?;
+        }
+        let mut stamp = self.state.stamp(input, now_ms)?;
+        let mark = self.log.mark();
+        let encoded = self.encode(input, &mut stamp).and_then(|encoded| {
+            if alone {
+                self.end_log_group(false)?;
+            }
+            Ok(encoded)
+        });
+        match encoded {
+            Ok(encoded) => Ok((stamp, encoded)),
+            Err(error) => {
+                self.state.unstamp(&stamp);
+                if error.is_full() {
+                    self.log.rollback(mark)?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn encode(&mut self, input: &StoreInput, stamp: &mut Stamp) -> Result<Encoded> {
+        let mut out = Encoded::default();
+        for (id, info) in self.state.catalog.versions_since(stamp.mark) {
+            let record = VersionRecord {
+                id,
+                version: Arc::clone(&info.version),
+                last_used: info.last_used,
+            };
+            self.log.append(VERSION, b"", Codec::Lz4, &json(&record)?)?;
+        }
+        let parts = parts(input);
+        if let Some(attempt) = parts.attempt {
+            let refs = self.state.fragment_refs(attempt, parts.blocks, &stamp.ids);
+            for (mut at, block) in refs.into_iter().zip(parts.blocks) {
+                at.segment = self.number;
+                let mut head = Vec::new();
+                put_fragment(&mut head, &at);
+                let address = self.log.append(FRAGMENT, &head, Codec::Lz4, &block.payload)?;
+                at.stored_bytes = address.stored_bytes;
+                out.fragments.push((at, address));
+            }
+        } else {
+            for (block, ids) in parts.blocks.iter().zip(&stamp.ids) {
+                let head = head_of(block, *ids, stamp).encode();
+                out.places
+                    .push(self.log.append(BLOCK, &head, Codec::Lz4, &block.payload)?);
+            }
+        }
+        for ddl in parts.ddls {
+            let commit_ts = stamp.ts.get(ddl.txn as usize).copied().unwrap_or(CommitTs::ZERO);
+            let record = DdlRecord {
+                key: OrderKey::new(commit_ts, ddl.ordinal),
+                event: Arc::clone(&ddl.event),
+            };
+            self.log.append(DDL, b"", Codec::Lz4, &json(&record)?)?;
+        }
+        if let Some((kind, outcome)) = self.outcome(input, stamp, &out.fragments) {
+            self.log.append(kind, b"", Codec::Lz4, &outcome.encode())?;
+        }
+        out.meta = self.encode_meta(stamp)?;
+        Ok(out)
+    }
+
+    fn encode_meta(&mut self, stamp: &mut Stamp) -> Result<FrameAddress> {
+        let Some(meta) = &mut stamp.meta else {
+            return Ok(FrameAddress::default());
+        };
+        let due = self.meta_bytes >= META_STATE_BYTES;
+        if due {
+            meta.before = Some(self.state.place.clone());
+        }
+        let body = meta.encode();
+        let address = self.log.append(META, b"", Codec::Lz4, &body)?;
+        self.meta_bytes = if due { 0 } else { self.meta_bytes + body.len() };
+        Ok(address)
+    }
+
+    /// The record that shows or keeps an attempt's fragments.
+    fn outcome(
+        &self,
+        input: &StoreInput,
+        stamp: &Stamp,
+        new: &[(FragmentRef, FrameAddress)],
+    ) -> Option<(u8, Outcome)> {
+        let of_attempt = |attempt, aborted: &[std::ops::Range<u32>]| {
+            let old = self
+                .state
+                .attempts
+                .get(attempt)
+                .map(Vec::as_slice)
+                .unwrap_or_default();
+            let all = old
+                .iter()
+                .map(|f: &Fragment| &f.at)
+                .chain(new.iter().map(|(at, _)| at));
+            let clipped = all.filter_map(|at| {
+                let aborted = clip(aborted, at.first, at.last)?;
+                Some(FragmentRef {
+                    aborted,
+                    ..at.clone()
+                })
+            });
+            clipped.collect::<Vec<_>>()
+        };
+        let commit_ts = stamp.single();
+        match input {
+            StoreInput::Commit { attempt, aborted, .. } => {
+                let outcome = Outcome {
+                    attempt: Some(*attempt),
+                    commit_ts,
+                    xid: None,
+                    fragments: of_attempt(attempt, aborted),
+                };
+                Some((COMMIT, outcome))
+            }
+            StoreInput::Prepare {
+                attempt,
+                xid,
+                aborted,
+                ..
+            } => {
+                let outcome = Outcome {
+                    attempt: Some(*attempt),
+                    commit_ts,
+                    xid: Some(xid.clone()),
+                    fragments: of_attempt(attempt, aborted),
+                };
+                Some((PREPARE, outcome))
+            }
+            StoreInput::CommitPrepared { xid, .. } => {
+                let fragments = self
+                    .state
+                    .prepared
+                    .get(xid)
+                    .map(Vec::as_slice)
+                    .unwrap_or_default();
+                let outcome = Outcome {
+                    attempt: None,
+                    commit_ts,
+                    xid: None,
+                    fragments: fragments.iter().map(|f| f.at.clone()).collect(),
+                };
+                Some((COMMIT, outcome))
+            }
+            StoreInput::Group { .. }
+            | StoreInput::Fragment { .. }
+            | StoreInput::Discard { .. }
+            | StoreInput::RollbackPrepared { .. }
+            | StoreInput::Tick { .. } => None,
+        }
+    }
+
+    /// After an error that cannot be taken back nothing is accepted.
+    fn settle(&self, error: StoreError) -> StoreError {
+        let mine = matches!(
+            error,
+            StoreError::UnknownXid(_)
+                | StoreError::InvalidInput(_)
+                | StoreError::TransactionTooLarge { .. }
+                | StoreError::Poisoned
+        );
+        if !mine && !error.is_full() {
+            self.shared.fail();
+        }
+        error
+    }
+}
+
+impl StoreWriter for LogWriter {
+    fn append(&mut self, input: StoreInput, now_ms: u64) -> Result<(), AppendError> {
+        let (stamp, encoded) = match self.try_append(&input, now_ms) {
+            Ok(done) => done,
+            Err(error) => {
+                let error = self.settle(error);
+                let input = Box::new(input);
+                return Err(AppendError { error, input });
+            }
+        };
+        let (before, rows_before) = (self.batch.raw_bytes, self.batch.rows.len());
+        self.entries += encoded.places.len() + encoded.fragments.len() + 1;
+        self.state.absorb(
+            input,
+            stamp,
+            encoded.fragments,
+            &encoded.places,
+            encoded.meta,
+            &mut self.batch,
+        );
+        // Before they are visible: GC must not take their segments in between.
+        let shown = self.batch.rows.get(rows_before..).unwrap_or_default();
+        let pins: Vec<Pin> = shown.iter().filter_map(Pin::of).collect();
+        if !pins.is_empty() {
+            self.shared.write().pin(&pins);
+        }
+        if self.log.frames() > 0 {
+            self.group_bytes += self.batch.raw_bytes - before;
+        }
+        Ok(())
+    }
+
+    fn commit_group(&mut self) -> Result<Option<Box<dyn SyncTicket>>> {
+        self.shared.check()?;
+        if self.batch.inputs == 0 {
+            return Ok(None);
+        }
+        self.end_log_group(true).map_err(|e| self.settle(e))?;
+        let ticket = LogTicket {
+            shared: Arc::clone(&self.shared),
+            sync: self.log.sync_handle(),
+            number: self.number,
+            end: self.log.offset(),
+            groups: self.groups,
+            infos: std::mem::take(&mut self.infos),
+            batch: std::mem::take(&mut self.batch),
+            published: false,
+        };
+        Ok(Some(Box::new(ticket)))
+    }
+
+    fn advance_gc(&mut self, tables: &[(TableName, OrderKey)], schema: OrderKey) -> Result<u64> {
+        self.shared.check()?;
+        gc::advance(self, tables, schema).map_err(|e| self.settle(e))
+    }
+
+    fn detach(&mut self, table: &TableName) -> Result<()> {
+        self.shared.check()?;
+        let Some(id) = self.shared.read().view.id(table) else {
+            return Ok(());
+        };
+        if !self.manifest.detached.contains(&id) {
+            self.manifest.detached.push(id);
+            let written = self.manifest.write(&*self.shared.volume);
+            if let Err(error) = written {
+                self.manifest.detached.retain(|t| *t != id);
+                return Err(self.settle(error));
+            }
+        }
+        self.shared.write().view.detached.insert(id);
+        Ok(())
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.shared.closed_bytes.load(Ordering::Acquire) + self.log.offset()
+    }
+
+    fn close(&mut self) -> Result<()> {
+        if let Some(ticket) = self.commit_group()? {
+            ticket.wait()?;
+        }
+        // A group of no frames: says that everything before it was synced, so that
+        // damage to it is not taken for a torn tail.
+        self.log.end_group(b"").map_err(|e| self.settle(e.into()))?;
+        self.log
+            .sync_handle()
+            .sync(self.log.offset())
+            .map_err(|e| self.settle(e.into()))
+    }
+}
+
+impl Drop for LogWriter {
+    fn drop(&mut self) {
+        // Ends the sealing thread: its channel closes.
+        drop(lock(&self.shared.wake).take());
+        if let Some(sealer) = self.sealer.take()
+            && sealer.join().is_err()
+        {
+            tracing::error!("the sealing thread panicked");
+        }
+    }
+}
