@@ -36,6 +36,9 @@ pub struct Counts {
     pub wanted_row_events: u64,
     /// DDL statements that passed the filter.
     pub ddls: u64,
+    /// Statements without effect on what is replicated: views, routines, accounts and
+    /// others.
+    pub ignored_statements: u64,
     /// Row events that went to the store before their transaction's end.
     pub spilled_fragments: u64,
 }

@@ -14,6 +14,8 @@ pub const TRANSACTIONS_TOTAL: &str = "weir_source_transactions_total";
 pub const ROW_EVENTS_TOTAL: &str = "weir_source_row_events_total";
 /// DDL statements that passed the filter.
 pub const DDL_TOTAL: &str = "weir_source_ddl_total";
+/// Statements without effect on what is replicated.
+pub const IGNORED_TOTAL: &str = "weir_source_ignored_statements_total";
 /// Parts of large transactions that went to the store before their end.
 pub const FRAGMENTS_TOTAL: &str = "weir_source_fragments_total";
 /// Wall clock minus the time of the last event read; 0 when everything was read.
@@ -54,6 +56,7 @@ pub(crate) struct SourceMetrics {
     wanted: Counter,
     unwanted: Counter,
     ddls: Counter,
+    ignored: Counter,
     fragments: Counter,
     lag: Gauge,
     position: Gauge,
@@ -77,6 +80,7 @@ impl SourceMetrics {
             wanted: counter!(ROW_EVENTS_TOTAL, "changefeed" => id.clone(), "wanted" => "true"),
             unwanted: counter!(ROW_EVENTS_TOTAL, "changefeed" => id.clone(), "wanted" => "false"),
             ddls: counter!(DDL_TOTAL, "changefeed" => id.clone()),
+            ignored: counter!(IGNORED_TOTAL, "changefeed" => id.clone()),
             fragments: counter!(FRAGMENTS_TOTAL, "changefeed" => id.clone()),
             lag: gauge!(LAG_SECONDS, "changefeed" => id.clone()),
             position: gauge!(POSITION_BYTES, "changefeed" => id.clone()),
@@ -103,6 +107,8 @@ impl SourceMetrics {
         self.unwanted
             .increment(counts.row_events - before.row_events - wanted);
         self.ddls.increment(counts.ddls - before.ddls);
+        self.ignored
+            .increment(counts.ignored_statements - before.ignored_statements);
         self.fragments
             .increment(counts.spilled_fragments - before.spilled_fragments);
         self.last = (bytes, counts);

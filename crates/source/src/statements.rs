@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_binlog::header::EventHeader;
 use weir_binlog::query::Query;
-use weir_schema::{Ddl, Session, Statement, classify};
+use weir_schema::{Ddl, IgnoreReason, Session, Statement, classify};
 use weir_types::{DdlEvent, DdlKind, TableName};
 
 use crate::assembler::TransactionAssembler;
@@ -95,7 +95,10 @@ impl TransactionAssembler {
                 self.statement_format(tables)?;
                 self.end_of_statement();
             }
-            Statement::Ignored(_) => self.end_of_statement(),
+            Statement::Ignored(reason) => {
+                self.ignored(reason);
+                self.end_of_statement();
+            }
             // Without BEGIN they end an empty transaction, or mean nothing.
             Statement::Commit
             | Statement::Rollback
@@ -105,6 +108,14 @@ impl TransactionAssembler {
             | Statement::XaPrepare(_) => self.end_of_statement(),
         }
         Ok(())
+    }
+
+    fn ignored(&mut self, reason: IgnoreReason) {
+        if matches!(reason, IgnoreReason::Session | IgnoreReason::Empty) {
+            return;
+        }
+        self.counts.ignored_statements += 1;
+        tracing::debug!(reason = reason.label(), place = %self.place(), "statement is not replicated");
     }
 
     fn begin(&mut self, xa: Option<weir_types::Xid>) {

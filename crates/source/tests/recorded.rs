@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use model::{Model, options, read};
 use weir_source::files::{End, FilesOptions, StartAt, StopAt};
-use weir_types::GtidSet;
+use weir_types::{DdlKind, GtidSet};
 
 const RECORDINGS: [&str; 11] = [
     "mysql-9.7",
@@ -65,6 +65,10 @@ fn rows_are_those_that_mysqlbinlog_counted() {
         assert_eq!(model.counts(), counts, "{name}");
         let with_rows = model.txns.iter().filter(|txn| !txn.rows.is_empty()).count();
         assert_eq!(json["transactions"].as_u64(), Some(with_rows as u64), "{name}");
+        let ddls = model.txns.iter().flat_map(|txn| &txn.ddls);
+        let statements = ddls.filter(|ddl| ddl.kind != DdlKind::ImplicitCreate).count();
+        let all = statements as u64 + model.ignored_statements;
+        assert_eq!(json["ddl"].as_u64(), Some(all), "{name}");
     }
 }
 

@@ -79,6 +79,7 @@ pub(crate) struct Model {
     pub groups: usize,
     pub ticks: usize,
     pub largest_input: usize,
+    pub ignored_statements: u64,
 }
 
 /// Rows of a block by transaction.
@@ -327,6 +328,7 @@ pub(crate) fn read(
             }
             true
         })?;
+        model.ignored_statements = reader.counts().ignored_statements;
         match progress {
             Progress::More => {}
             Progress::Dry => panic!("a run with an end does not wait"),
