@@ -259,15 +259,19 @@ fn set_index_of_a_later_start(set: &weir_types::GtidSet) {
     assert_eq!(code(run(from, &mut Model::default())), "WEIR-SRC-011");
 }
 
-fn follower(folder: &Path, start: StartAt) -> FilesReader {
-    let assembler = AssemblerOptions {
+fn settings() -> AssemblerOptions {
+    AssemblerOptions {
         filter: std::sync::Arc::new(weir_filter::TableFilter::all(weir_filter::NameCase::Sensitive)),
         known: Vec::new(),
         next_attempt: AttemptId(1),
         transaction_buffer_bytes: BUFFER,
         event_bytes_max: 1 << 20,
         skip: Skip::Nothing,
-    };
+    }
+}
+
+fn follower(folder: &Path, start: StartAt) -> FilesReader {
+    let assembler = settings();
     let options = FilesOptions {
         start,
         stop: None,
@@ -368,14 +372,7 @@ fn a_run_ends_at_what_was_there_at_its_start() {
     set_index(folder.path(), &["binlog.000001"]);
     let mut model = Model::default();
     let mut written = false;
-    let assembler = AssemblerOptions {
-        filter: std::sync::Arc::new(weir_filter::TableFilter::all(weir_filter::NameCase::Sensitive)),
-        known: Vec::new(),
-        next_attempt: AttemptId(1),
-        transaction_buffer_bytes: BUFFER,
-        event_bytes_max: 1 << 20,
-        skip: Skip::Nothing,
-    };
+    let assembler = settings();
     let mut reader = FilesReader::open(options(folder.path()), assembler).expect("a folder");
     fs::write(&path, &rest).expect("a new file");
     set_index(folder.path(), &["binlog.000001", "binlog.000002"]);
@@ -421,4 +418,71 @@ fn times_start_and_end_a_run() {
     };
     assert!(matches!(run(none, &mut model), Ok(End::Reached)));
     assert!(model.txns.is_empty());
+}
+
+#[test]
+fn a_start_at_the_very_end_of_a_closed_file_goes_on_in_the_next_one() {
+    for (name, file) in [
+        ("mysql-9.7-tagged", "binlog.000001"),
+        ("mariadb-11.8-xa", "binlog.000002"),
+    ] {
+        let length = fs::metadata(recording(name).join(file)).expect("the file").len();
+        let start = StartAt::File {
+            name: file.to_owned(),
+            offset: length,
+        };
+        let mut model = Model::default();
+        // An XA transaction prepared before the start is not known to the model.
+        let from = FilesOptions {
+            start,
+            ..options(&recording(name))
+        };
+        if name == "mysql-9.7-tagged" {
+            run(from, &mut model).expect(name);
+            assert!(!model.txns.is_empty(), "{name}");
+        } else {
+            let opened = FilesReader::open(from, settings()).expect("a start at the end");
+            assert_eq!(opened.position().offset, length);
+        }
+    }
+}
+
+#[test]
+fn a_file_shorter_than_the_saved_position_is_an_error() {
+    let folder = copy("mysql-9.7-tagged");
+    let mut model = Model::default();
+    run(options(folder.path()), &mut model).expect("a whole recording");
+    let path = folder.path().join("binlog.000002");
+    let bytes = fs::read(&path).expect("the file");
+    fs::write(&path, &bytes[..bytes.len() - 200]).expect("a cut file");
+    assert_eq!(code(run(options(folder.path()), &mut model)), "WEIR-SRC-014");
+}
+
+#[test]
+fn preflight_names_what_is_wrong() {
+    let filter = std::sync::Arc::new(weir_filter::TableFilter::all(weir_filter::NameCase::Sensitive));
+    let checks = weir_source::preflight::preflight(&options(&recording("mariadb-11.8")), &filter);
+    assert!(
+        checks.len() == 5 && checks.iter().all(|check| check.ok),
+        "{checks:?}"
+    );
+    let gone = FilesOptions {
+        folder: PathBuf::from("/nonexistent"),
+        ..options(&recording("mysql-9.7"))
+    };
+    let checks = weir_source::preflight::preflight(&gone, &filter);
+    assert!(checks.len() == 1 && !checks[0].ok && checks[0].actual.contains("/nonexistent"));
+    let start = StartAt::File {
+        name: "binlog.000099".to_owned(),
+        offset: 4,
+    };
+    let purged = FilesOptions {
+        start,
+        ..options(&recording("mysql-9.7"))
+    };
+    let checks = weir_source::preflight::preflight(&purged, &filter);
+    assert_eq!(
+        checks.iter().map(|check| check.ok).collect::<Vec<_>>(),
+        [true, false]
+    );
 }
