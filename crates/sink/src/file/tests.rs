@@ -127,7 +127,8 @@ fn a_restart_drops_unfinished_files_and_skips_finished_rows() {
     );
     let second = Running::start(sink, 1);
     second.write(1, rows(&version, &[4, 5, 6], b"x"));
-    assert_eq!(second.flush(1), key(6));
+    // The row that was finished before may be answered on its own.
+    while second.flush(1) != key(6) {}
     assert_eq!(ids(&config, "t1"), [3, 4, 5, 6]);
     second.scheduler.stop();
     let third = running(&config, 1);
