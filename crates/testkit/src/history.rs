@@ -4,8 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use weir_protocol::store::{GroupDdl, ReadPosition, StoreInput, TxnGroup, TxnMeta};
 use weir_types::{
-    Block, BlockBuilder, CommitTs, DdlEvent, DdlKind, Flavor, OrderKey, RowKind, TableName, TableVersion,
+    Block, BlockBuilder, CommitTs, DdlEvent, DdlKind, Flavor, OrderKey, RowKind, SourceIdentity, TableName,
+    TableVersion,
 };
 
 use crate::rng::Rng;
@@ -14,11 +16,11 @@ const SCHEMAS: [&str; 2] = ["a", "b"];
 const NAMES_PER_SCHEMA: u64 = 6;
 /// Most bytes of a row's body.
 pub const BODY_BYTES_MAX: u64 = 40_000;
-/// Distance of commit-ts.
-const TS_STEP: u64 = 8;
+/// Most milliseconds between two transactions.
+const STEP_MS: u64 = 8;
 
 /// Everything that was committed so far.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct History {
     /// Blocks per table, ascending.
     pub blocks: BTreeMap<TableName, Vec<Arc<Block>>>,
@@ -29,7 +31,20 @@ pub struct History {
     /// Last commit-ts.
     pub end: CommitTs,
     existing: BTreeSet<TableName>,
+    group: TxnGroup,
+    group_blocks: BTreeMap<TableName, BlockBuilder>,
     versions: BTreeMap<TableName, Arc<TableVersion>>,
+}
+
+/// Counts only.
+impl std::fmt::Debug for History {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("History")
+            .field("rows", &self.row_count())
+            .field("ddls", &self.ddls.len())
+            .field("end", &self.end)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What a history is made of.
@@ -46,7 +61,13 @@ pub struct Mix {
 impl History {
     /// One more transaction or DDL.
     pub fn step(&mut self, rng: &mut Rng, mix: &Mix) {
-        self.end = CommitTs(self.end.0 + rng.between(1, TS_STEP));
+        let time_ms = self.end.millis() + rng.between(1, STEP_MS);
+        self.end = CommitTs::from_millis(time_ms);
+        self.group.txns.push(TxnMeta {
+            commit_time_ms: time_ms,
+            gtid: None,
+            end_offset: time_ms,
+        });
         if rng.percent(mix.ddl_percent)
             && let Some((kind, writes, makes, reads)) = self.random_ddl(rng)
         {
@@ -71,6 +92,24 @@ impl History {
         self.rows.values().map(Vec::len).sum()
     }
 
+    /// What was committed since the last call, as a source would hand it to a store; none
+    /// if nothing was.
+    pub fn take_group(&mut self) -> Option<StoreInput> {
+        let mut group = std::mem::take(&mut self.group);
+        group.blocks = std::mem::take(&mut self.group_blocks).into_values().collect();
+        let upto = ReadPosition {
+            identity: SourceIdentity::Digest(1),
+            file: Arc::from("binlog.000001"),
+            offset: self.end.millis(),
+        };
+        (!group.txns.is_empty()).then_some(StoreInput::Group { group, upto })
+    }
+
+    /// Index of the current transaction in the group.
+    fn txn(&self) -> u32 {
+        u32::try_from(self.group.txns.len().saturating_sub(1)).unwrap_or(0)
+    }
+
     fn transaction(&mut self, rng: &mut Rng, mix: &Mix) {
         let mut builders: BTreeMap<TableName, BlockBuilder> = BTreeMap::new();
         let tables: Vec<_> = (0..rng.between(1, 3)).map(|_| random_name(rng)).collect();
@@ -85,6 +124,10 @@ impl History {
             }
             let version = self.version(&table);
             let body = vec![0_u8; usize::try_from(body_bytes(rng, mix)).unwrap_or(0)];
+            let grouped = BlockBuilder::new(Arc::clone(&version));
+            let txn = self.txn();
+            let grouped = self.group_blocks.entry(table.clone()).or_insert(grouped);
+            grouped.push(txn, ordinal, RowKind::Insert, 0, &body);
             let builder = builders
                 .entry(table.clone())
                 .or_insert_with(|| BlockBuilder::new(version));
@@ -122,7 +165,13 @@ impl History {
     }
 
     fn push_ddl(&mut self, key: OrderKey, event: DdlEvent) {
-        self.ddls.push((key, Arc::new(event)));
+        let event = Arc::new(event);
+        self.group.ddls.push(GroupDdl {
+            txn: self.txn(),
+            ordinal: key.ordinal,
+            event: Arc::clone(&event),
+        });
+        self.ddls.push((key, event));
     }
 
     fn random_ddl(&mut self, rng: &mut Rng) -> Option<DdlParts> {

@@ -44,6 +44,8 @@ pub struct Scenario {
     pub slow: Option<(TableName, u64)>,
     /// The sink knows what it has made durable, as one that names files by keys.
     pub exact: bool,
+    /// The service reads the event store's twin in memory instead of the model.
+    pub memory_store: bool,
 }
 
 impl Scenario {
@@ -83,6 +85,7 @@ impl Scenario {
             sink_delay: rng.below(60),
             slow: rng.percent(30).then_some((slow, rng.between(2, 40))),
             exact: rng.percent(50),
+            memory_store: rng.percent(70),
         }
     }
 }

@@ -8,7 +8,10 @@ use std::sync::Arc;
 
 use weir_changefeed::maintainer::{SaveProgress, SavedKeys};
 use weir_event_service::{self as service, DdlFilter, ScanDone, ServiceConfig, ServiceCore};
+use weir_event_store::error::StoreError;
+use weir_event_store::{MemoryOptions, MemoryStore, MemoryWriter, StoreReader, StoreWriter};
 use weir_protocol::collector::{ServiceIncarnation, StreamBody, StreamMessage};
+use weir_protocol::store::StoreInput;
 use weir_types::{Generation, OrderKey};
 
 use crate::downstream::Downstream;
@@ -22,7 +25,7 @@ use crate::store::ModelStore;
 /// Time after the last fault within which everything must be durable, milliseconds.
 pub const RECOVERY_MS: u64 = 300_000;
 /// Time after the end within which both sides agree on every account, milliseconds.
-const SETTLE_MS: u64 = 4_000;
+const SETTLE_MS: u64 = 8_000;
 const TICK_MS: u64 = 50;
 
 #[derive(Debug)]
@@ -47,6 +50,9 @@ pub struct Simulation {
     scheduled: u64,
     fed: u64,
     store: Arc<ModelStore>,
+    /// What the service reads: the model, or the event store's twin in memory.
+    reader: Arc<dyn StoreReader>,
+    writer: Option<MemoryWriter>,
     service: ServiceCore,
     life: u64,
     generation: u64,
@@ -64,19 +70,20 @@ fn everything() -> DdlFilter {
     Arc::new(|_| true)
 }
 
-fn new_service(life: u64, store: &ModelStore) -> ServiceCore {
+fn new_service(life: u64, store: &dyn StoreReader) -> ServiceCore {
     let config = ServiceConfig {
         incarnation: ServiceIncarnation(life),
         max_row_bytes: BODY_BYTES_MAX * 2,
         scans_max: 2,
     };
-    ServiceCore::new(config, everything(), store.history().end)
+    ServiceCore::new(config, everything(), store.resolved())
 }
 
 impl Simulation {
     /// A run at its beginning.
     pub fn new(scenario: Scenario) -> Self {
         let store = Arc::new(ModelStore::default());
+        let (reader, writer) = open_store(&scenario, &store);
         let saved = SavedKeys::fresh(OrderKey::MIN, []);
         let mut sim = Self {
             rng: Rng::new(scenario.seed ^ 0xabcd),
@@ -84,8 +91,10 @@ impl Simulation {
             queue: BTreeMap::new(),
             scheduled: 0,
             fed: 0,
-            service: new_service(1, &store),
+            service: new_service(1, reader.as_ref()),
             store,
+            reader,
+            writer,
             life: 1,
             generation: 1,
             pipeline: Pipeline::new(&pipeline_config(&scenario, 1), &saved, HashMap::new()),
@@ -149,10 +158,7 @@ impl Simulation {
 
     fn handle(&mut self, event: Event) -> Result<(), String> {
         match event {
-            Event::Feed => {
-                self.feed();
-                Ok(())
-            }
+            Event::Feed => self.feed(),
             Event::Tick => {
                 self.schedule(self.now_ms + TICK_MS, Event::Tick);
                 let now_ms = self.now_ms;
@@ -188,20 +194,20 @@ impl Simulation {
             Event::Sink { .. } | Event::Saved { .. } => Ok(()),
             Event::RestartService => {
                 self.life += 1;
-                self.service = new_service(self.life, &self.store);
+                self.service = new_service(self.life, self.reader.as_ref());
                 Ok(())
             }
             Event::RestartChangefeed => self.restart_changefeed(),
         }
     }
 
-    fn feed(&mut self) {
+    fn feed(&mut self) -> Result<(), String> {
         let mix = self.scenario.mix;
         self.store.history_mut().step(&mut self.rng, &mix);
         self.fed += 1;
         let last = self.fed == self.scenario.steps;
         if last || self.rng.percent(70) {
-            self.advance_resolved();
+            self.advance_resolved()?;
         }
         if last {
             self.calm_from_ms = self.calm_from_ms.max(self.now_ms + 1);
@@ -210,14 +216,18 @@ impl Simulation {
             let at = self.now_ms + self.rng.below(pause);
             self.schedule(at, Event::Feed);
         }
+        Ok(())
     }
 
-    fn advance_resolved(&mut self) {
-        let (now_ms, end) = (self.now_ms, self.store.history().end);
-        self.serve(|service, store, out| {
-            let advanced = service.resolved_advanced(now_ms, end, store, out);
-            debug_assert!(advanced.is_ok());
-        });
+    fn advance_resolved(&mut self) -> Result<(), String> {
+        let input = self.store.history_mut().take_group();
+        if let (Some(writer), Some(input)) = (&mut self.writer, input) {
+            sync(writer, input).map_err(|error| format!("the store refused a group: {error}"))?;
+        }
+        let (now_ms, end) = (self.now_ms, self.reader.resolved());
+        let mut advanced = Ok(());
+        self.serve(|service, store, out| advanced = service.resolved_advanced(now_ms, end, store, out));
+        advanced.map_err(|error| error.to_string())
     }
 
     fn to_service(&mut self, message: &ToService) {
@@ -230,9 +240,10 @@ impl Simulation {
         });
     }
 
-    fn serve(&mut self, act: impl FnOnce(&mut ServiceCore, &ModelStore, &mut Vec<service::Effect>)) {
+    fn serve(&mut self, act: impl FnOnce(&mut ServiceCore, &dyn StoreReader, &mut Vec<service::Effect>)) {
         let mut out = Vec::new();
-        act(&mut self.service, &self.store, &mut out);
+        let reader = Arc::clone(&self.reader);
+        act(&mut self.service, reader.as_ref(), &mut out);
         for effect in out {
             match effect {
                 service::Effect::Send(message) => {
@@ -245,7 +256,7 @@ impl Simulation {
                     }
                 }
                 service::Effect::Scan(job) => {
-                    let done = Box::new(job.run(self.store.as_ref(), &everything()));
+                    let done = Box::new(job.run(self.reader.as_ref(), &everything()));
                     let at = self.now_ms + self.rng.below(8);
                     let life = self.life;
                     self.schedule(at, Event::Scanned { life, done });
@@ -356,6 +367,27 @@ impl Simulation {
     fn schedule(&mut self, at: u64, event: Event) {
         self.scheduled += 1;
         self.queue.insert((at, self.scheduled), event);
+    }
+}
+
+fn open_store(scenario: &Scenario, model: &Arc<ModelStore>) -> (Arc<dyn StoreReader>, Option<MemoryWriter>) {
+    let options = MemoryOptions {
+        lineage: Some(model.lineage()),
+        ..MemoryOptions::default()
+    };
+    match MemoryStore::open(options) {
+        Ok((_, writer, reader)) if scenario.memory_store => (reader, Some(writer)),
+        _ => (Arc::clone(model) as Arc<dyn StoreReader>, None),
+    }
+}
+
+fn sync(writer: &mut MemoryWriter, input: StoreInput) -> Result<(), StoreError> {
+    writer
+        .append(input, u64::MAX / 2)
+        .map_err(|refused| refused.error)?;
+    match writer.commit_group()? {
+        Some(ticket) => ticket.wait().map(drop),
+        None => Ok(()),
     }
 }
 
