@@ -129,6 +129,21 @@ pub struct Synced {
     pub resolved: CommitTs,
     /// Raw bytes of row events in the groups of this sync.
     pub raw_bytes: u64,
+    /// Bytes that they take on disk; 0 where there is none.
+    pub stored_bytes: u64,
+    /// Row events that became visible.
+    pub events: u64,
+}
+
+/// What a store takes, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes that count against the quota.
+    pub disk_bytes: u64,
+    /// Segment files.
+    pub segments: u64,
+    /// Bytes of recent blocks in memory.
+    pub tail_bytes: u64,
 }
 
 /// Waiting for a sync; runs on another thread so that the next group can be compressed
@@ -178,6 +193,14 @@ pub trait StoreWriter: Send {
 
     /// Bytes of memory or disk that count against the quota.
     fn disk_bytes(&self) -> u64;
+
+    /// What the store takes.
+    fn usage(&self) -> Usage {
+        Usage {
+            disk_bytes: self.disk_bytes(),
+            ..Usage::default()
+        }
+    }
 
     /// Ends cleanly: commits what was appended and marks everything as synced, so that
     /// later damage is told apart from a torn tail. Tickets made before were waited for.

@@ -5,12 +5,14 @@
 //! [`StoreWriter`] owned by the store actor, a [`StoreReader`] shared by everyone who
 //! scans, and what opening found ([`Recovered`]).
 
+pub mod actor;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod contract;
 pub mod error;
 pub mod log;
 pub mod memory;
+pub mod metrics;
 
 mod catalog;
 mod history;
@@ -23,6 +25,7 @@ mod wire;
 
 pub use contract::{
     DdlPage, Recovered, ScanEnd, ScanOutcome, ScanRequest, StoreReader, StoreWriter, SyncTicket, Synced,
+    Usage,
 };
 pub use error::{AppendError, StoreError};
 pub use log::{LogOptions, LogReader, LogStore, LogWriter};

@@ -123,6 +123,7 @@ impl SyncTicket for MemoryTicket {
         let mut batch = self.batch;
         let mut shown = write(&self.shared);
         shown.view.publish(&mut batch);
+        let events = batch.events();
         for rows in batch.rows {
             if let Some(block) = rows.block {
                 shown.view.add_live(rows.table, block.pinned_bytes() as u64);
@@ -133,6 +134,8 @@ impl SyncTicket for MemoryTicket {
         Ok(Synced {
             resolved: shown.view.resolved,
             raw_bytes: batch.raw_bytes,
+            stored_bytes: 0,
+            events,
         })
     }
 }

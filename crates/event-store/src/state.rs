@@ -90,6 +90,13 @@ pub(crate) struct Batch {
     pub(crate) inputs: u64,
 }
 
+impl Batch {
+    /// Row events that it shows.
+    pub(crate) fn events(&self) -> u64 {
+        self.rows.iter().map(|r| u64::from(r.entry.events)).sum()
+    }
+}
+
 /// Commit-ts and numbers given to one input; counts only once the input is absorbed.
 pub(crate) struct Stamp {
     clock: CommitClock,

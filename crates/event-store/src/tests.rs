@@ -6,6 +6,7 @@ use weir_segment::fault::{Fault, FaultVolume};
 use crate::conformance::{Op, Open, Rng, Subject, run};
 use crate::*;
 
+mod actor;
 mod crash;
 mod log;
 

@@ -8,8 +8,8 @@ use lz4_flex::block::{compress_into, get_maximum_output_size};
 
 use crate::error::{Result, SegmentError};
 use crate::format::{
-    CHUNK_BYTES_MAX, CHUNK_HEADER_BYTES, CODEC_LZ4, CODEC_NONE, FILE_HEADER_BYTES, FrameAddress, FrameHeader,
-    HEAD_BYTES_MAX, KIND_TRAILER, SegmentId, Trailer, file_header,
+    CHUNK_BYTES_MAX, CODEC_LZ4, CODEC_NONE, FILE_HEADER_BYTES, FrameAddress, FrameHeader, HEAD_BYTES_MAX,
+    KIND_TRAILER, SegmentId, Trailer, file_header,
 };
 use crate::reader::{ScannedFrame, SegmentReader};
 use crate::volume::{Volume, VolumeFile, write_all};
@@ -273,7 +273,6 @@ impl SegmentWriter {
             .extend_from_slice(&u32::try_from(stored.len()).unwrap_or(u32::MAX).to_le_bytes());
         self.buffer.extend_from_slice(&crc.to_le_bytes());
         self.buffer.extend_from_slice(stored);
-        debug_assert!(CHUNK_HEADER_BYTES == 12);
         crc
     }
 

@@ -16,7 +16,7 @@ use super::record::{
     VersionRecord, head_of, put_fragment,
 };
 use super::{gc, log_name, seal};
-use crate::contract::{StoreWriter, SyncTicket, Synced};
+use crate::contract::{StoreWriter, SyncTicket, Synced, Usage};
 use crate::error::{AppendError, Result, StoreError};
 use crate::state::{Batch, Fragment, FragmentRef, Stamp, WriterState, clip, parts};
 
@@ -103,9 +103,11 @@ impl LogTicket {
         let mut shown = shared.write();
         let shown = &mut *shown;
         shown.view.publish(&mut self.batch);
+        let (events, mut stored_bytes) = (self.batch.events(), 0);
         if let Some(slot) = shown.segments.get_mut(&self.number)
             && let Some(index) = slot.open.as_mut().map(Arc::make_mut)
         {
+            stored_bytes = self.end.saturating_sub(slot.bytes);
             slot.bytes = self.end;
             slot.groups = self.groups;
             index.groups.append(&mut self.infos);
@@ -130,6 +132,8 @@ impl LogTicket {
         Synced {
             resolved: shown.view.resolved,
             raw_bytes: self.batch.raw_bytes,
+            stored_bytes,
+            events,
         }
     }
 }
@@ -542,6 +546,15 @@ impl StoreWriter for LogWriter {
 
     fn disk_bytes(&self) -> u64 {
         self.shared.closed_bytes.load(Ordering::Acquire) + self.log.offset()
+    }
+
+    fn usage(&self) -> Usage {
+        let shown = self.shared.read();
+        Usage {
+            disk_bytes: self.disk_bytes(),
+            segments: shown.segments.len() as u64,
+            tail_bytes: shown.view.tail.bytes() as u64,
+        }
     }
 
     fn close(&mut self) -> Result<()> {

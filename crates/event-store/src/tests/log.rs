@@ -5,7 +5,7 @@ use weir_types::{BlockBuilder, Flavor, OrderKey, RowKind, SourceIdentity, TableN
 
 use super::*;
 
-fn table(number: usize) -> TableName {
+pub(super) fn table(number: usize) -> TableName {
     TableName::new("s", format!("t{number}"))
 }
 
@@ -27,7 +27,7 @@ fn upto(offset: u64) -> ReadPosition {
 }
 
 /// One transaction with one row event per table.
-fn input(tables: std::ops::Range<usize>, offset: u64, body: &[u8]) -> StoreInput {
+pub(super) fn input(tables: std::ops::Range<usize>, offset: u64, body: &[u8]) -> StoreInput {
     let blocks = tables.map(|n| {
         let mut block = BlockBuilder::new(version(n));
         block.push(0, 1, RowKind::Insert, 0, body);
