@@ -74,11 +74,10 @@ pub fn read(files: &[PathBuf], group_bytes: u64, spread: usize) -> Result<Groups
         let mut file = BinlogFile::open(path, FileOptions::default())?;
         let name: Arc<str> = path.file_name().unwrap_or_default().to_string_lossy().into();
         let mut maps = TableMapCache::new(Flavor::Mysql);
-        let mut decoder = file.decoder().clone();
         let mut group_start = 0;
         while let Step::Event(step) = file.next()? {
             let upto = step.next_offset;
-            match decoder.event(&step.event.bytes)?.1 {
+            match step.decode()? {
                 Event::Gtid(gtid) => assembler.begin(&gtid),
                 Event::TableMap(map) => assembler.table(map.table_id, maps.get(&map)?),
                 Event::Rows(rows) => assembler.rows(&rows)?,

@@ -32,18 +32,11 @@ pub(crate) fn pass(files: &[PathBuf]) -> Result<Visit> {
         let mut maps = TableMapCache::new(Flavor::Mysql);
         let mut tables: HashMap<u64, Table> = HashMap::new();
         let mut images = RowImages::default();
-        // The file lends its events; the decoder's state is what the format description says.
-        let mut decoder = file.decoder().clone();
         while let Step::Event(step) = file.next()? {
-            let event = step.event;
-            if event.header.type_number == EventType::FormatDescription.number() {
-                decoder.frame(&event.bytes)?;
+            if !is_needed(step.event.header.type_number) {
                 continue;
             }
-            if !is_needed(event.header.type_number) {
-                continue;
-            }
-            match decoder.decode(&event.header, event.body())? {
+            match step.decode()? {
                 Event::TableMap(map) => {
                     let version = maps.get(&map)?;
                     let known = tables
