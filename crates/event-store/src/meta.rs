@@ -122,11 +122,9 @@ impl TokenWalk {
             if record.commit_ts > ts {
                 return true;
             }
-            if record.commit_ts == ts {
-                if !whole {
-                    self.gtid.clone_from(&record.gtid);
-                    return true;
-                }
+            if record.commit_ts == ts && !whole {
+                self.gtid.clone_from(&record.gtid);
+                return true;
             }
             self.state.apply(&batch.upto, record);
         }

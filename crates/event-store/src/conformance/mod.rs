@@ -258,7 +258,7 @@ impl<'a> Run<'a> {
     fn reopen(&mut self, seed: u64) {
         self.tickets.clear();
         let old = self.open.take();
-        if seed % 5 == 0
+        if seed.is_multiple_of(5)
             && let Some(mut old) = old
             && old.writer.close().is_ok()
         {

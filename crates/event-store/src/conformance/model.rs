@@ -24,7 +24,7 @@ impl Rng {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -33,7 +33,7 @@ impl Rng {
 
     /// A number below `n`.
     pub fn below(&mut self, n: usize) -> usize {
-        (self.next() >> 33) as usize % n.max(1)
+        (self.draw() >> 33) as usize % n.max(1)
     }
 }
 
@@ -147,7 +147,7 @@ impl Model {
 
     fn body(&mut self, rng: &mut Rng, size: u16) -> Vec<u8> {
         let len = rng.below(usize::from(size) + 1);
-        let seed = rng.next() as u8;
+        let seed = rng.draw() as u8;
         (0..len).map(|i| seed.wrapping_add((i / 5) as u8)).collect()
     }
 
@@ -266,7 +266,7 @@ impl Model {
         let next = self.fill(rng, &mut blocks, 0, first, rows, 100);
         let aborted = Self::abort(rng, abort, next);
         let event = self.ddl(rng);
-        let ddls = if abort % 4 == 0 {
+        let ddls = if abort.is_multiple_of(4) {
             vec![GroupDdl {
                 txn: 0,
                 ordinal: next,

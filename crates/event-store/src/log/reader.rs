@@ -360,6 +360,11 @@ impl LogReader {
         self.shared.read().view.tail.bytes()
     }
 
+    /// Tables that have or had row events.
+    pub fn tables_of_view(&self) -> Vec<TableName> {
+        self.shared.read().view.names.clone()
+    }
+
     /// Number of segments, for metrics.
     pub fn segments(&self) -> usize {
         self.shared.read().segments.len()

@@ -248,13 +248,13 @@ fn walk(reader: &SegmentReader, limit: Option<u64>) -> Result<Walked> {
     let Some(mut walked) = walked else {
         let (offset, reason) = groups
             .broken()
-            .unwrap_or((groups.end(), "the snapshot is missing"));
+            .unwrap_or_else(|| (groups.end(), "the snapshot is missing"));
         return Err(reader.corrupt(offset, reason).into());
     };
     if limit.is_some_and(|limit| groups.end() != limit) {
         let (offset, reason) = groups
             .broken()
-            .unwrap_or((groups.end(), "the file ends too early"));
+            .unwrap_or_else(|| (groups.end(), "the file ends too early"));
         return Err(reader.corrupt(offset, reason).into());
     }
     groups.check_tail()?;

@@ -113,7 +113,7 @@ async fn without_room_inputs_wait_and_go_on_after_gc() {
     let (_, writer, reader) = LogStore::open_volume(Arc::new(FaultVolume::new()), options).unwrap();
     let rig = rig(writer).await;
     let mut noise = Rng::new(3);
-    let body: Vec<u8> = (0..4_000).map(|_| noise.next() as u8).collect();
+    let body: Vec<u8> = (0..4_000).map(|_| noise.draw() as u8).collect();
     for seq in 1..=30 {
         rig.store.send(batch(seq, &body)).await.unwrap();
     }

@@ -173,9 +173,9 @@ fn the_quota_holds_and_gc_makes_room() {
         disk_quota: 200 << 10,
         ..small()
     };
-    let (_, mut writer, reader) = LogStore::open_volume(Arc::new(volume.clone()), options).unwrap();
+    let (_, mut writer, reader) = LogStore::open_volume(Arc::new(volume), options).unwrap();
     let mut noise = Rng::new(3);
-    let body: Vec<u8> = (0..5_000).map(|_| noise.next() as u8).collect();
+    let body: Vec<u8> = (0..5_000).map(|_| noise.draw() as u8).collect();
     let (mut offset, mut refused, mut taken) = (0, 0, 0);
     while refused < 3 {
         offset += 1;
@@ -211,7 +211,7 @@ fn a_slow_table_keeps_its_own_rows_only() {
     let (_, mut writer, reader) = LogStore::open_volume(Arc::new(volume.clone()), small()).unwrap();
     let mut noise = Rng::new(3);
     for round in 0..300_u64 {
-        let body: Vec<u8> = (0..300).map(|_| noise.next() as u8).collect();
+        let body: Vec<u8> = (0..300).map(|_| noise.draw() as u8).collect();
         writer.append(input(0..1, round * 2 + 1, &body), 5).unwrap();
         if round % 5 == 0 {
             writer.append(input(1..2, round * 2 + 2, &body[..40]), 5).unwrap();
@@ -242,7 +242,7 @@ fn a_slow_table_keeps_its_own_rows_only() {
     writer.advance_gc(&[(table(0), upto)], upto).unwrap();
     assert!(writer.disk_bytes() < 12 << 10);
     drop((writer, reader));
-    let (_, _writer, reader) = LogStore::open_volume(Arc::new(volume.clone()), small()).unwrap();
+    let (_, _writer, reader) = LogStore::open_volume(Arc::new(volume), small()).unwrap();
     assert!(reader.scan(&request(table(0), OrderKey::MIN, 1 << 20)).is_err());
     assert!(reader.scan(&request(table(1), upto, 1 << 20)).is_err());
 }
