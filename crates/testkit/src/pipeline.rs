@@ -254,15 +254,15 @@ impl Pipeline {
     fn settle(&mut self, now_ms: u64, outside: &mut Outside<'_>) -> Result<(), String> {
         while let Some(local) = self.local.pop_front() {
             match local {
-                Local::Collector(effect) => self.from_collector(now_ms, effect, outside),
-                Local::Dispatcher(id, effect) => self.from_dispatcher(now_ms, id, effect, outside)?,
-                Local::Maintainer(effect) => self.from_maintainer(now_ms, effect, outside)?,
+                Local::Collector(effect) => self.route_collector(now_ms, effect, outside),
+                Local::Dispatcher(id, effect) => self.route_dispatcher(now_ms, id, effect, outside)?,
+                Local::Maintainer(effect) => self.route_maintainer(now_ms, effect, outside)?,
             }
         }
         Ok(())
     }
 
-    fn from_collector(&mut self, now_ms: u64, effect: collector::Effect, outside: &mut Outside<'_>) {
+    fn route_collector(&mut self, now_ms: u64, effect: collector::Effect, outside: &mut Outside<'_>) {
         let message = match effect {
             collector::Effect::Reset(message) => ToService::Reset(message),
             collector::Effect::Grant(message) => ToService::Grant(message),
@@ -271,7 +271,7 @@ impl Pipeline {
             collector::Effect::Deliver(message) => {
                 let delivery = message.delivery;
                 self.dispatch(message.dispatcher, |core, out| {
-                    core.deliver(delivery, now_ms, out)
+                    core.deliver(delivery, now_ms, out);
                 });
                 return;
             }
@@ -279,7 +279,7 @@ impl Pipeline {
         outside.out.push(Outgoing::Service(message));
     }
 
-    fn from_dispatcher(
+    fn route_dispatcher(
         &mut self,
         now_ms: u64,
         id: DispatcherId,
@@ -296,11 +296,11 @@ impl Pipeline {
             }
             dispatcher::Effect::Heartbeat(m) => self.maintain(|core, out| core.heartbeat(m, now_ms, out)),
             dispatcher::Effect::Reached(m) => {
-                self.maintain(|core, out| core.barrier_reached(&m, now_ms, out))
+                self.maintain(|core, out| core.barrier_reached(&m, now_ms, out));
             }
             dispatcher::Effect::Written(m) => self.maintain(|core, out| core.barrier_written(m, now_ms, out)),
             dispatcher::Effect::Register(m) => {
-                self.maintain(|core, out| core.register_table(&m, now_ms, out))
+                self.maintain(|core, out| core.register_table(&m, now_ms, out));
             }
             dispatcher::Effect::Flushed(m) => self.maintain(|core, out| core.flushed(m, now_ms, out)),
             dispatcher::Effect::Failed(m) => return Err(format!("{id:?} failed: {}", m.error)),
@@ -310,7 +310,7 @@ impl Pipeline {
         Ok(())
     }
 
-    fn from_maintainer(
+    fn route_maintainer(
         &mut self,
         now_ms: u64,
         effect: maintainer::Effect,

@@ -166,7 +166,7 @@ impl Simulation {
                 self.with_pipeline(Pipeline::tick)
             }
             Event::ToService(message) => {
-                self.to_service(&message);
+                self.service_message(&message);
                 Ok(())
             }
             Event::ToCollector(message) => {
@@ -230,7 +230,7 @@ impl Simulation {
         advanced.map_err(|error| error.to_string())
     }
 
-    fn to_service(&mut self, message: &ToService) {
+    fn service_message(&mut self, message: &ToService) {
         let now_ms = self.now_ms;
         self.serve(|service, store, out| match message {
             ToService::Reset(message) => service.reset(now_ms, message, out),

@@ -1,6 +1,8 @@
 //! Service and collector as actors on threads of their own, with a sink that releases
 //! at once.
 
+#![allow(clippy::unwrap_used)] // helpers of tests
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

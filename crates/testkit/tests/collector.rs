@@ -1,5 +1,7 @@
 //! Single rules of the event collector.
 
+#![allow(clippy::unwrap_used)] // helpers of tests
+
 use std::sync::Arc;
 
 use weir_event_collector::{CollectorConfig, CollectorCore, Effect, ResetReason};

@@ -1,5 +1,7 @@
 //! Single rules of the event service.
 
+#![allow(clippy::unwrap_used)] // helpers of tests
+
 use std::sync::Arc;
 
 use weir_event_service::{DdlFilter, Effect, ServiceConfig, ServiceCore};

@@ -1,5 +1,7 @@
 //! Whole runs over random faults. `WEIR_SIM_SEEDS` runs more seeds, `WEIR_SIM_SEED` one.
 
+#![allow(clippy::unwrap_used)] // helpers of tests
+
 use weir_testkit::{Scenario, Simulation, Summary};
 
 const SEEDS: u64 = 500;

@@ -1,5 +1,7 @@
 //! The event store's twin in memory against the model, on the same histories.
 
+#![allow(clippy::unwrap_used)] // helpers of tests
+
 use weir_event_store::{MemoryOptions, MemoryStore, ScanEnd, ScanRequest, StoreReader, StoreWriter};
 use weir_testkit::history::Mix;
 use weir_testkit::{ModelStore, Rng};

@@ -95,7 +95,7 @@ impl ServiceCore {
             }
             Phase::Resting if stream.wait == Some(WaitReason::NoCredit) => self.send_demand(id, out),
             Phase::Resting | Phase::Queued | Phase::Scanning | Phase::Barrier(_) => {
-                self.send_resolved(id, out)
+                self.send_resolved(id, out);
             }
         }
     }
