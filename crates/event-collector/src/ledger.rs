@@ -32,6 +32,9 @@ pub const SHARE_MAX_BYTES: u64 = 4 << 20;
 /// Largest window of a dispatcher, bytes, and at most a quarter of the budget, unless
 /// its share is larger.
 pub const WINDOW_MAX_BYTES: u64 = 8 << 20;
+/// A grant of less than this part of the window waits for the next release of the
+/// dispatcher's own rows.
+const CRUMB_DIVISOR: u64 = 8;
 /// Waiters behind the first that are tried when the first cannot be served.
 const LOOK_AHEAD: usize = 16;
 
@@ -311,6 +314,10 @@ impl Ledger {
         let give = lacking.min(self.room(id));
         if account.open() + give < account.needs {
             return Outcome::Budget;
+        }
+        // Crumbs make small batches: better take what the next release brings.
+        if account.held > 0 && give < lacking.min(account.window / CRUMB_DIVISOR) {
+            return Outcome::OwnWindow;
         }
         self.give(id, give, false, out);
         Outcome::Served
