@@ -33,8 +33,9 @@ pub const FRAME_MAGIC: u32 = 0x4d46_5257;
 pub const FRAME_HEADER_BYTES: usize = 20;
 /// Bytes of a chunk before its data.
 pub const CHUNK_HEADER_BYTES: usize = 12;
-/// Raw bytes of a chunk at most: bounds the memory beside the frame itself.
-pub const CHUNK_BYTES_MAX: usize = 1 << 20;
+/// Raw bytes of a chunk at most: bounds the memory beside the frame itself, and keeps
+/// compression inside the processor's cache (measured faster than 64 KiB and 1 MiB).
+pub const CHUNK_BYTES_MAX: usize = 256 << 10;
 /// Bytes of a head at most.
 pub const HEAD_BYTES_MAX: usize = 256 << 20;
 /// Kind of the frame that ends a group; others are the owner's.

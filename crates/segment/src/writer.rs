@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use lz4_flex::block::{compress_into, get_maximum_output_size};
+use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 
 use crate::error::{Result, SegmentError};
 use crate::format::{
@@ -81,6 +81,9 @@ pub struct SegmentWriter {
     buffer: Vec<u8>,
     flushed: u64,
     scratch: Vec<u8>,
+    /// For chunks below 64 KiB, whose positions fit 16 bits.
+    small: CompressTable,
+    large: CompressTable,
     group: u64,
     start: u64,
     frames: u32,
@@ -116,6 +119,8 @@ impl SegmentWriter {
             buffer: Vec::with_capacity(WRITE_BYTES * 2),
             flushed: end,
             scratch: Vec::new(),
+            small: CompressTable::small(),
+            large: CompressTable::large(),
             group,
             start: end,
             frames: 0,
@@ -258,7 +263,9 @@ impl SegmentWriter {
             if self.scratch.len() < most {
                 self.scratch.resize(most, 0);
             }
-            if let Ok(n) = compress_into(chunk, &mut self.scratch)
+            let small = chunk.len() < usize::from(u16::MAX);
+            let table = if small { &mut self.small } else { &mut self.large };
+            if let Ok(n) = compress_into_with_table(chunk, &mut self.scratch, table)
                 && n < chunk.len()
                 && let Some(bytes) = self.scratch.get(..n)
             {
