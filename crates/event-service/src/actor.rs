@@ -32,7 +32,8 @@ pub struct EventServiceOptions {
 }
 
 /// A changefeed's collector takes its streams from here on. Those of the collector
-/// before, if any, are forgotten.
+/// before, if any, are forgotten, so that this comes before the first dispatcher is
+/// added to the new one.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct AttachCollector(pub Recipient<StreamMessages>);

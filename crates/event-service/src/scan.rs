@@ -250,3 +250,48 @@ fn into_batch(slices: Vec<weir_types::BlockSlice>, lane: bool) -> Option<Arc<Eve
         lane,
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_types::{CommitTs, TableName};
+
+    use super::*;
+
+    fn ddl(kind: DdlKind, table: &str) -> Arc<DdlEvent> {
+        let name = TableName::new("s", table);
+        Arc::new(DdlEvent {
+            kind,
+            schema: Arc::from(""),
+            sql: Arc::from(""),
+            writes: vec![name.clone()],
+            makes: vec![name],
+            reads: Vec::new(),
+            commit_time_ms: 0,
+        })
+    }
+
+    #[test]
+    fn an_implicit_creation_joins_the_statement_whose_key_it_has() {
+        let key = OrderKey::new(CommitTs(5), 1);
+        let later = OrderKey::new(CommitTs(6), 1);
+        let filter: DdlFilter = Arc::new(|event| event.writes.iter().all(|t| &*t.table != "unwanted"));
+        let page = [
+            (key, ddl(DdlKind::ImplicitCreate, "unwanted")),
+            (key, ddl(DdlKind::ImplicitCreate, "a")),
+            (key, ddl(DdlKind::CreateTable, "b")),
+            (later, ddl(DdlKind::CreateTable, "c")),
+        ];
+        let (at, event) = first_concerning(&Span::Schema, page.iter(), &filter).unwrap();
+        assert_eq!((at, event.kind), (key, DdlKind::CreateTable));
+        let makes: Vec<_> = event.makes.iter().map(|table| &*table.table).collect();
+        assert_eq!(makes, ["b", "a"]);
+        // A table's own stream starts behind its implicit creation.
+        let span = Span::Table(TableName::new("s", "a"));
+        assert!(first_concerning(&span, page.iter(), &filter).is_none());
+        let span = Span::Table(TableName::new("s", "c"));
+        assert_eq!(
+            first_concerning(&span, page.iter(), &filter).map(|(key, _)| key),
+            Some(later)
+        );
+    }
+}

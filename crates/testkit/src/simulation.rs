@@ -12,7 +12,7 @@ use weir_event_store::error::StoreError;
 use weir_event_store::{MemoryOptions, MemoryStore, MemoryWriter, StoreReader, StoreWriter};
 use weir_protocol::collector::{ServiceIncarnation, StreamBody, StreamMessage};
 use weir_protocol::store::StoreInput;
-use weir_types::{Generation, OrderKey};
+use weir_types::{Generation, OrderKey, TableName};
 
 use crate::downstream::Downstream;
 use crate::history::BODY_BYTES_MAX;
@@ -122,23 +122,7 @@ impl Simulation {
     /// # Errors
     /// The first broken promise.
     pub fn run(mut self) -> Result<Summary, String> {
-        self.with_pipeline(Pipeline::start)?;
-        while let Some(((at, _), event)) = self.queue.pop_first() {
-            self.now_ms = at;
-            self.summary.events += 1;
-            let was_tick = matches!(event, Event::Tick);
-            self.handle(event)?;
-            self.pipeline.check_books()?;
-            if was_tick && self.is_finished() {
-                let until = *self.finished_ms.get_or_insert(self.now_ms) + SETTLE_MS;
-                if self.now_ms >= until {
-                    break;
-                }
-            }
-            if self.now_ms > self.calm_from_ms + RECOVERY_MS {
-                return Err(self.stuck());
-            }
-        }
+        self.run_until(u64::MAX)?;
         self.check_end()?;
         self.check_quiet()?;
         self.summarize_generation();
@@ -154,6 +138,41 @@ impl Simulation {
         self.summary.repeated = self.downstream.repeated;
         self.summary.ended_ms = self.finished_ms.unwrap_or(self.now_ms);
         Ok(self.summary)
+    }
+
+    /// Runs to the end, or to a simulated time.
+    ///
+    /// # Errors
+    /// The first broken promise.
+    pub fn run_until(&mut self, until_ms: u64) -> Result<(), String> {
+        if self.summary.events == 0 {
+            self.with_pipeline(Pipeline::start)?;
+        }
+        while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= until_ms) {
+            let ((at, _), event) = entry.remove_entry();
+            self.now_ms = at;
+            self.summary.events += 1;
+            let was_tick = matches!(event, Event::Tick);
+            self.handle(event)?;
+            self.pipeline.check_books()?;
+            if was_tick && self.is_finished() {
+                let until = *self.finished_ms.get_or_insert(self.now_ms) + SETTLE_MS;
+                if self.now_ms >= until {
+                    return Ok(());
+                }
+            }
+            if self.now_ms > self.calm_from_ms + RECOVERY_MS {
+                return Err(self.stuck());
+            }
+        }
+        Ok(())
+    }
+
+    /// Tables with rows that are not durable yet.
+    pub fn lacking(&self) -> Vec<TableName> {
+        let history = self.store.history();
+        let lacks = |table: &&TableName| !self.downstream.holds_all(&history, table, OrderKey::MAX);
+        history.rows.keys().filter(lacks).cloned().collect()
     }
 
     fn handle(&mut self, event: Event) -> Result<(), String> {

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests
 
-use weir_testkit::{Scenario, Simulation, Summary};
+use weir_testkit::history::Mix;
+use weir_testkit::{Faults, Scenario, Simulation, Summary};
+use weir_types::TableName;
 
 const SEEDS: u64 = 500;
 
@@ -46,4 +48,33 @@ fn random_faults_lose_nothing_and_double_nothing() {
     assert!(sum(|s| s.resets) > seeds);
     assert!(sum(|s| s.lane_rows) > 0);
     assert!(sum(|s| s.repeated) > 0);
+}
+
+#[test]
+fn a_slow_table_delays_itself_only() {
+    for seed in 0..20 {
+        let slow = TableName::new("a", "t0");
+        let scenario = Scenario {
+            mix: Mix {
+                ddl_percent: 0,
+                large_percent: 0,
+                body_max: 300,
+            },
+            steps: 400,
+            faults: Faults {
+                delay_ms: 1,
+                ..Faults::default()
+            },
+            service_restarts: Vec::new(),
+            changefeed_restarts: Vec::new(),
+            budget_bytes: 24 << 10,
+            sink_delay: 20,
+            slow: Some((slow.clone(), 500)),
+            ..Scenario::random(seed)
+        };
+        let mut simulation = Simulation::new(scenario);
+        simulation.run_until(12_000).unwrap();
+        assert_eq!(simulation.lacking(), [slow], "seed {seed}");
+        simulation.run().unwrap();
+    }
 }
