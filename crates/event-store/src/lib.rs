@@ -15,6 +15,7 @@ pub mod memory;
 pub mod metrics;
 
 mod catalog;
+mod entry;
 mod history;
 mod meta;
 mod slice;

@@ -10,10 +10,11 @@ use weir_types::{CommitTs, LineageId, OrderKey, SourcePosition, TableName, Token
 use crate::contract::{
     DdlPage, Recovered, ScanOutcome, ScanRequest, StoreReader, StoreWriter, SyncTicket, Synced,
 };
+use crate::entry::Batch;
 use crate::error::{AppendError, Result, StoreError};
 use crate::meta::{Checkpoint, MetaBatch, TokenWalk};
 use crate::slice::Slicer;
-use crate::state::{Batch, Stamp, WriterState, parts};
+use crate::state::{Stamp, WriterState, parts};
 use crate::view::{Floors, View};
 
 /// Settings of a store in memory.

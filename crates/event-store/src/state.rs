@@ -5,97 +5,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use weir_protocol::store::{GroupDdl, ReadPosition, StoreInput, TxnMeta};
+use weir_protocol::store::{GroupDdl, ReadPosition, StoreInput, TxnGroup, TxnMeta};
 use weir_segment::FrameAddress;
-use weir_types::{
-    AttemptId, Block, BlockBuilder, CommitClock, CommitTs, DdlEvent, OrderKey, SourcePosition, TableName,
-    TableVersion, Xid,
-};
+use weir_types::{AttemptId, Block, BlockBuilder, CommitClock, CommitTs, OrderKey, SourcePosition, Xid};
 
 use crate::catalog::{Catalog, CatalogMark, TableId, VersionId};
 use crate::contract::Recovered;
+use crate::entry::{Batch, Entry, Fragment, FragmentRef, NewRows, Place, clip, entry_of, stamp_block};
 use crate::error::{Result, StoreError};
 use crate::history::SchemaHistory;
 use crate::meta::{Checkpoint, MetaBatch, MetaRecord, XaChange};
 use crate::slice::without;
-
-/// A stored part of an attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FragmentRef {
-    pub(crate) attempt: AttemptId,
-    /// Counts up within the attempt.
-    pub(crate) number: u32,
-    pub(crate) segment: u64,
-    pub(crate) table: TableId,
-    pub(crate) version: VersionId,
-    /// First and last ordinal.
-    pub(crate) first: u32,
-    pub(crate) last: u32,
-    pub(crate) events: u32,
-    pub(crate) raw_bytes: u32,
-    pub(crate) stored_bytes: u32,
-    /// Ordinals undone, as far as they lie in the fragment.
-    pub(crate) aborted: Vec<Range<u32>>,
-}
-
-pub(crate) struct Fragment {
-    pub(crate) at: FragmentRef,
-    /// Kept by the store in memory only.
-    pub(crate) block: Option<Block>,
-}
-
-/// Where a run of row events is found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// A block of the same segment.
-    Block(FrameAddress),
-    /// A fragment, possibly of an earlier segment.
-    Fragment {
-        segment: u64,
-        attempt: AttemptId,
-        number: u32,
-        aborted: Vec<Range<u32>>,
-    },
-}
-
-/// Index entry: row events of one table version.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) first: OrderKey,
-    pub(crate) last: OrderKey,
-    pub(crate) version: VersionId,
-    pub(crate) events: u32,
-    pub(crate) raw_bytes: u32,
-    pub(crate) place: Place,
-}
-
-pub(crate) struct NewRows {
-    pub(crate) table: TableId,
-    pub(crate) entry: Entry,
-    /// None: read it from disk.
-    pub(crate) block: Option<Arc<Block>>,
-}
-
-/// What becomes visible when a group is synced.
-#[derive(Default)]
-pub(crate) struct Batch {
-    pub(crate) tables: Vec<TableName>,
-    pub(crate) versions: Vec<(VersionId, Arc<TableVersion>)>,
-    pub(crate) rows: Vec<NewRows>,
-    pub(crate) fragments: Vec<(FragmentRef, FrameAddress)>,
-    pub(crate) metas: Vec<(MetaBatch, FrameAddress)>,
-    pub(crate) ddls: Vec<(OrderKey, Arc<DdlEvent>)>,
-    pub(crate) resolved: Option<CommitTs>,
-    pub(crate) raw_bytes: u64,
-    pub(crate) inputs: u64,
-}
-
-impl Batch {
-    /// Row events that it shows.
-    pub(crate) fn events(&self) -> u64 {
-        self.rows.iter().map(|r| u64::from(r.entry.events)).sum()
-    }
-}
 
 /// Commit-ts and numbers given to one input; counts only once the input is absorbed.
 pub(crate) struct Stamp {
@@ -158,31 +78,6 @@ pub(crate) fn parts(input: &StoreInput) -> Parts<'_> {
         blocks,
         ddls,
         attempt,
-    }
-}
-
-/// Cuts the aborted ranges to a fragment; None if all of it is undone.
-pub(crate) fn clip(aborted: &[Range<u32>], first: u32, last: u32) -> Option<Vec<Range<u32>>> {
-    if aborted.iter().any(|r| r.start <= first && r.end > last) {
-        return None;
-    }
-    let touching = aborted.iter().filter(|r| r.start <= last && r.end > first);
-    Some(touching.cloned().collect())
-}
-
-pub(crate) fn entry_of(at: &FragmentRef, ts: CommitTs) -> Entry {
-    Entry {
-        first: OrderKey::new(ts, at.first),
-        last: OrderKey::new(ts, at.last),
-        version: at.version,
-        events: at.events,
-        raw_bytes: at.raw_bytes,
-        place: Place::Fragment {
-            segment: at.segment,
-            attempt: at.attempt,
-            number: at.number,
-            aborted: at.aborted.clone(),
-        },
     }
 }
 
@@ -404,26 +299,7 @@ impl WriterState {
         }
         match input {
             StoreInput::Group { group, .. } => {
-                self.absorb_ddls(group.ddls, &stamp.ts, batch);
-                let rows = group.blocks.into_iter().zip(&stamp.ids).enumerate();
-                for (i, (builder, (table, version))) in rows {
-                    let block = finish(builder, &stamp.ts);
-                    self.catalog.used(*version, block.last);
-                    batch.raw_bytes += block.payload.len() as u64;
-                    let entry = Entry {
-                        first: block.first,
-                        last: block.last,
-                        version: *version,
-                        events: block.events,
-                        raw_bytes: u32::try_from(block.payload.len()).unwrap_or(u32::MAX),
-                        place: Place::Block(places.get(i).copied().unwrap_or_default()),
-                    };
-                    batch.rows.push(NewRows {
-                        table: *table,
-                        entry,
-                        block: Some(Arc::new(block)),
-                    });
-                }
+                self.absorb_group(group, &stamp.ts, &stamp.ids, places, batch);
             }
             StoreInput::Fragment { attempt, blocks } => self.absorb_fragments(attempt, blocks, new, batch),
             StoreInput::Discard { attempt } => {
@@ -462,6 +338,36 @@ impl WriterState {
                 self.prepared.remove(&xid);
             }
             StoreInput::Tick { .. } => {}
+        }
+    }
+
+    fn absorb_group(
+        &mut self,
+        group: TxnGroup,
+        ts: &[CommitTs],
+        ids: &[(TableId, VersionId)],
+        places: &[FrameAddress],
+        batch: &mut Batch,
+    ) {
+        self.absorb_ddls(group.ddls, ts, batch);
+        let rows = group.blocks.into_iter().zip(ids).enumerate();
+        for (i, (builder, (table, version))) in rows {
+            let block = finish(builder, ts);
+            self.catalog.used(*version, block.last);
+            batch.raw_bytes += block.payload.len() as u64;
+            let entry = Entry {
+                first: block.first,
+                last: block.last,
+                version: *version,
+                events: block.events,
+                raw_bytes: u32::try_from(block.payload.len()).unwrap_or(u32::MAX),
+                place: Place::Block(places.get(i).copied().unwrap_or_default()),
+            };
+            batch.rows.push(NewRows {
+                table: *table,
+                entry,
+                block: Some(Arc::new(block)),
+            });
         }
     }
 
@@ -543,12 +449,4 @@ impl WriterState {
                 .collect(),
         }
     }
-}
-
-/// Gives an attempt's block its commit-ts.
-pub(crate) fn stamp_block(mut block: Block, ts: CommitTs) -> Block {
-    block.txns = vec![ts];
-    block.first.commit_ts = ts;
-    block.last.commit_ts = ts;
-    block
 }

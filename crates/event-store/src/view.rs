@@ -7,9 +7,9 @@ use weir_types::{CommitTs, LineageId, OrderKey, TableName, TableVersion};
 
 use crate::catalog::{TableId, VersionId};
 use crate::contract::ScanRequest;
+use crate::entry::Batch;
 use crate::error::{Result, StoreError};
 use crate::history::SchemaHistory;
-use crate::state::Batch;
 use crate::tail::Tail;
 
 pub(crate) struct View {

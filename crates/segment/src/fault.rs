@@ -1,6 +1,6 @@
 //! A volume in memory that fails on request and forgets what was not synced.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +16,8 @@ pub enum Fault {
     NoRoom,
     /// The write fails.
     WriteError,
-    /// The sync fails, and the unsynced pages are dropped.
+    /// The sync fails, and the system takes the unsynced pages for clean ones: they
+    /// are read as before, but no later sync writes them.
     SyncError,
     /// Only half of the bytes are written; no error.
     ShortWrite,
@@ -26,6 +27,24 @@ pub enum Fault {
 struct Data {
     durable: Vec<u8>,
     cached: Vec<u8>,
+    /// Pages that a sync writes.
+    dirty: BTreeSet<usize>,
+}
+
+impl Data {
+    fn page(&self, page: usize) -> std::ops::Range<usize> {
+        page * PAGE_BYTES..self.cached.len().min((page + 1) * PAGE_BYTES)
+    }
+
+    fn sync(&mut self) {
+        self.durable.resize(self.cached.len(), 0);
+        for page in std::mem::take(&mut self.dirty) {
+            let range = self.page(page);
+            if let Some(bytes) = self.cached.get(range.clone()) {
+                self.durable[range].copy_from_slice(bytes);
+            }
+        }
+    }
 }
 
 #[derive(Default)]
@@ -90,8 +109,8 @@ impl FaultVolume {
             let data = lock(data);
             let mut bytes = data.durable.clone();
             let pages = data.cached.len().div_ceil(PAGE_BYTES);
-            for page in 0..pages {
-                let range = page * PAGE_BYTES..data.cached.len().min((page + 1) * PAGE_BYTES);
+            for page in (0..pages).filter(|page| data.dirty.contains(page)) {
+                let range = data.page(page);
                 let new = data.cached.get(range.clone()).unwrap_or_default();
                 if bytes.get(range.clone()) != Some(new) && keep() {
                     if bytes.len() < range.end {
@@ -107,7 +126,30 @@ impl FaultVolume {
 
     /// `kill -9`: the page cache survives.
     pub fn kill(&self) -> Self {
-        Self::with_files(self.files())
+        let state = lock(&self.state);
+        let files = |files: &BTreeMap<String, Arc<Mutex<Data>>>| {
+            let copy = |data: &Arc<Mutex<Data>>| Arc::new(Mutex::new(lock(data).clone()));
+            files
+                .iter()
+                .map(|(n, d)| (n.clone(), copy(d)))
+                .collect::<BTreeMap<_, _>>()
+        };
+        let copied = files(&state.files);
+        // One file under its old and its new name stays one file.
+        let durable = state.durable_names.iter().map(|(name, data)| {
+            let same = state.files.iter().find(|(_, d)| Arc::ptr_eq(d, data));
+            let kept = same.and_then(|(n, _)| copied.get(n)).map(Arc::clone);
+            let kept = kept.unwrap_or_else(|| Arc::new(Mutex::new(lock(data).clone())));
+            (name.clone(), kept)
+        });
+        let state = State {
+            durable_names: durable.collect(),
+            files: copied,
+            ..State::default()
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+        }
     }
 
     /// A volume with these files, all durable.
@@ -119,6 +161,7 @@ impl FaultVolume {
                 let data = Arc::new(Mutex::new(Data {
                     durable: bytes.clone(),
                     cached: bytes,
+                    dirty: BTreeSet::new(),
                 }));
                 state.files.insert(name.clone(), Arc::clone(&data));
                 state.durable_names.insert(name, data);
@@ -185,6 +228,8 @@ impl VolumeFile for FaultFile {
                 data.cached.resize(start + n, 0);
             }
             data.cached[start..start + n].copy_from_slice(&buf[..n]);
+            data.dirty
+                .extend(start / PAGE_BYTES..(start + n).div_ceil(PAGE_BYTES));
         }
         match fault {
             Some(Fault::NoRoom) => Err(io::ErrorKind::StorageFull.into()),
@@ -195,7 +240,11 @@ impl VolumeFile for FaultFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         let len = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
-        lock(&self.data).cached.resize(len, 0);
+        let mut data = lock(&self.data);
+        let old = data.cached.len();
+        data.cached.resize(len, 0);
+        data.dirty
+            .extend(old.min(len) / PAGE_BYTES..old.max(len).div_ceil(PAGE_BYTES));
         Ok(())
     }
 
@@ -212,9 +261,10 @@ impl VolumeFile for FaultFile {
             && at == number
         {
             state.fault = None;
+            data.dirty.clear();
             return Err(io::Error::other("injected"));
         }
-        data.durable = data.cached.clone();
+        data.sync();
         Ok(())
     }
 }

@@ -23,6 +23,7 @@ pub mod error;
 #[cfg(any(test, feature = "fault"))]
 pub mod fault;
 pub mod format;
+mod frame;
 pub mod reader;
 pub mod volume;
 pub mod writer;

@@ -1,6 +1,7 @@
 //! The contract as a test: a store and a naive model do the same, and must show the
 //! same.
 
+mod inputs;
 mod model;
 
 use std::sync::Arc;

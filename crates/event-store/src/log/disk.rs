@@ -15,8 +15,8 @@ use super::index::{
     decode_metas,
 };
 use crate::catalog::TableId;
+use crate::entry::{Entry, FragmentRef, Place};
 use crate::error::{Result, StoreError};
-use crate::state::{Entry, FragmentRef, Place};
 use crate::view::View;
 
 /// One segment file; stays readable while somebody holds it.

@@ -11,9 +11,9 @@ use super::record::{
     fragment, key, put_fragment, put_key, put_ranges, ranges,
 };
 use crate::catalog::TableId;
+use crate::entry::{Entry, FragmentRef, NewRows, Place, entry_of};
 use crate::error::Result;
 use crate::meta::MetaBatch;
-use crate::state::{Entry, FragmentRef, NewRows, Place, entry_of};
 use crate::wire::{Input, put};
 
 /// A stored batch of transaction groups.

@@ -16,13 +16,16 @@
 
 mod cache;
 mod disk;
+mod encode;
 mod gc;
 mod index;
 mod manifest;
 mod reader;
 mod record;
 mod recover;
+mod replay;
 mod seal;
+mod ticket;
 mod writer;
 
 use std::fs::File;

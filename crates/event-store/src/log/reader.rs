@@ -10,10 +10,10 @@ use super::index::MetaRef;
 use super::record::{BASE, BLOCK, BlockHead, FRAGMENT, META, fragment};
 use crate::catalog::{TableId, VersionId};
 use crate::contract::{DdlPage, ScanOutcome, ScanRequest, StoreReader};
+use crate::entry::{Entry, Place, stamp_block};
 use crate::error::{Result, StoreError};
 use crate::meta::{Checkpoint, MetaBatch, TokenWalk};
 use crate::slice::{Slicer, without};
-use crate::state::{Entry, Place, stamp_block};
 use crate::wire::Input;
 
 /// Reading side of [`super::LogStore`].

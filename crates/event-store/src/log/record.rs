@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use weir_types::{AttemptId, Block, CommitTs, DdlEvent, OrderKey, TableName, TableVersion, Xid};
 
 use crate::catalog::{TableId, VersionId};
-use crate::state::{Fragment, FragmentRef, Stamp, WriterState};
+use crate::entry::{Fragment, FragmentRef};
+use crate::state::{Stamp, WriterState};
 use crate::wire::{Input, put, put_bytes};
 
 /// First frame of a segment: state of the position before it.

@@ -5,23 +5,21 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use weir_protocol::store::StoreInput;
-use weir_segment::{Codec, FrameAddress, SegmentId, SegmentReader, SegmentWriter, SyncHandle};
-use weir_types::{CommitTs, OrderKey, TableName};
+use weir_segment::{Codec, SegmentId, SegmentReader, SegmentWriter};
+use weir_types::{OrderKey, TableName};
 
 use super::disk::{Segment, Shared, Slot, lock};
+use super::encode::{Encoded, json};
 use super::index::{ENTRY_BYTES, GroupInfo, OpenIndex, Pin};
 use super::manifest::Manifest;
-use super::record::{
-    BASE, BLOCK, COMMIT, DDL, DdlRecord, FRAGMENT, META, Outcome, PREPARE, SNAPSHOT, Snapshot, VERSION,
-    VersionRecord, head_of, put_fragment,
-};
-use super::{gc, log_name, seal};
-use crate::contract::{StoreWriter, SyncTicket, Synced, Usage};
+use super::record::{BASE, SNAPSHOT, Snapshot};
+use super::ticket::LogTicket;
+use super::{gc, log_name};
+use crate::contract::{StoreWriter, SyncTicket, Usage};
+use crate::entry::Batch;
 use crate::error::{AppendError, Result, StoreError};
-use crate::state::{Batch, Fragment, FragmentRef, Stamp, WriterState, clip, parts};
+use crate::state::{Stamp, WriterState, parts};
 
-/// Bytes of transaction records between two that hold the whole position.
-const META_STATE_BYTES: usize = 32 << 10;
 /// Segments that may wait to be sealed before the open one grows instead.
 const UNSEALED_MAX: usize = 2;
 
@@ -51,95 +49,6 @@ impl std::fmt::Debug for LogWriter {
             .field("segment", &self.number)
             .finish_non_exhaustive()
     }
-}
-
-/// Addresses that encoding an input gave.
-#[derive(Default)]
-struct Encoded {
-    fragments: Vec<(FragmentRef, FrameAddress)>,
-    places: Vec<FrameAddress>,
-    meta: FrameAddress,
-}
-
-struct LogTicket {
-    shared: Arc<Shared>,
-    sync: SyncHandle,
-    number: u64,
-    end: u64,
-    groups: u64,
-    infos: Vec<GroupInfo>,
-    batch: Batch,
-    published: bool,
-}
-
-impl Drop for LogTicket {
-    /// Without it later groups would be visible and this one not.
-    fn drop(&mut self) {
-        if !self.published {
-            self.shared.fail();
-        }
-    }
-}
-
-impl SyncTicket for LogTicket {
-    fn wait(mut self: Box<Self>) -> Result<Synced> {
-        let shared = Arc::clone(&self.shared);
-        shared.check()?;
-        if let Err(error) = self.sync.sync(self.end) {
-            shared.fail();
-            return Err(error.into());
-        }
-        let number = self.number;
-        let synced = self.publish();
-        seal::offer(&shared, number)?;
-        Ok(synced)
-    }
-}
-
-impl LogTicket {
-    fn publish(&mut self) -> Synced {
-        self.published = true;
-        let shared = Arc::clone(&self.shared);
-        let mut shown = shared.write();
-        let shown = &mut *shown;
-        shown.view.publish(&mut self.batch);
-        let (events, mut stored_bytes) = (self.batch.events(), 0);
-        if let Some(slot) = shown.segments.get_mut(&self.number)
-            && let Some(index) = slot.open.as_mut().map(Arc::make_mut)
-        {
-            stored_bytes = self.end.saturating_sub(slot.bytes);
-            slot.bytes = self.end;
-            slot.groups = self.groups;
-            index.groups.append(&mut self.infos);
-            for (at, address) in self.batch.fragments.drain(..) {
-                shown.view.add_live(at.table, u64::from(address.stored_bytes));
-                index.add_fragment(at, address);
-            }
-            for (meta, address) in self.batch.metas.drain(..) {
-                index.add_meta(&meta, address);
-            }
-            for rows in self.batch.rows.drain(..) {
-                if let crate::state::Place::Block(address) = &rows.entry.place {
-                    shown.view.add_live(rows.table, u64::from(address.stored_bytes));
-                }
-                match rows.block {
-                    Some(block) => shown.view.tail.push(rows.table, block),
-                    None => shown.view.tail.reset(rows.table, rows.entry.last),
-                }
-                index.add(rows.table, rows.entry);
-            }
-        }
-        Synced {
-            resolved: shown.view.resolved,
-            raw_bytes: self.batch.raw_bytes,
-            stored_bytes,
-            events,
-        }
-    }
-}
-
-fn json<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
-    serde_json::to_vec(value).map_err(|_| StoreError::InvalidInput("a definition that cannot be written"))
 }
 
 /// A segment just begun.
@@ -320,138 +229,6 @@ impl LogWriter {
                 }
                 Err(error)
             }
-        }
-    }
-
-    fn encode(&mut self, input: &StoreInput, stamp: &mut Stamp) -> Result<Encoded> {
-        let mut out = Encoded::default();
-        for (id, info) in self.state.catalog.versions_since(stamp.mark) {
-            let record = VersionRecord {
-                id,
-                version: Arc::clone(&info.version),
-                last_used: info.last_used,
-            };
-            self.log.append(VERSION, b"", Codec::Lz4, &json(&record)?)?;
-        }
-        let parts = parts(input);
-        if let Some(attempt) = parts.attempt {
-            let refs = self.state.fragment_refs(attempt, parts.blocks, &stamp.ids);
-            for (mut at, block) in refs.into_iter().zip(parts.blocks) {
-                at.segment = self.number;
-                let mut head = Vec::new();
-                put_fragment(&mut head, &at);
-                let address = self.log.append(FRAGMENT, &head, Codec::Lz4, &block.payload)?;
-                at.stored_bytes = address.stored_bytes;
-                out.fragments.push((at, address));
-            }
-        } else {
-            for (block, ids) in parts.blocks.iter().zip(&stamp.ids) {
-                let head = head_of(block, *ids, stamp).encode();
-                out.places
-                    .push(self.log.append(BLOCK, &head, Codec::Lz4, &block.payload)?);
-            }
-        }
-        for ddl in parts.ddls {
-            let commit_ts = stamp.ts.get(ddl.txn as usize).copied().unwrap_or(CommitTs::ZERO);
-            let record = DdlRecord {
-                key: OrderKey::new(commit_ts, ddl.ordinal),
-                event: Arc::clone(&ddl.event),
-            };
-            self.log.append(DDL, b"", Codec::Lz4, &json(&record)?)?;
-        }
-        if let Some((kind, outcome)) = self.outcome(input, stamp, &out.fragments) {
-            self.log.append(kind, b"", Codec::Lz4, &outcome.encode())?;
-        }
-        out.meta = self.encode_meta(stamp)?;
-        Ok(out)
-    }
-
-    fn encode_meta(&mut self, stamp: &mut Stamp) -> Result<FrameAddress> {
-        let Some(meta) = &mut stamp.meta else {
-            return Ok(FrameAddress::default());
-        };
-        let due = self.meta_bytes >= META_STATE_BYTES;
-        if due {
-            meta.before = Some(self.state.place.clone());
-        }
-        let body = meta.encode();
-        let address = self.log.append(META, b"", Codec::Lz4, &body)?;
-        self.meta_bytes = if due { 0 } else { self.meta_bytes + body.len() };
-        Ok(address)
-    }
-
-    /// The record that shows or keeps an attempt's fragments.
-    fn outcome(
-        &self,
-        input: &StoreInput,
-        stamp: &Stamp,
-        new: &[(FragmentRef, FrameAddress)],
-    ) -> Option<(u8, Outcome)> {
-        let of_attempt = |attempt, aborted: &[std::ops::Range<u32>]| {
-            let old = self
-                .state
-                .attempts
-                .get(attempt)
-                .map(Vec::as_slice)
-                .unwrap_or_default();
-            let all = old
-                .iter()
-                .map(|f: &Fragment| &f.at)
-                .chain(new.iter().map(|(at, _)| at));
-            let clipped = all.filter_map(|at| {
-                let aborted = clip(aborted, at.first, at.last)?;
-                Some(FragmentRef {
-                    aborted,
-                    ..at.clone()
-                })
-            });
-            clipped.collect::<Vec<_>>()
-        };
-        let commit_ts = stamp.single();
-        match input {
-            StoreInput::Commit { attempt, aborted, .. } => {
-                let outcome = Outcome {
-                    attempt: Some(*attempt),
-                    commit_ts,
-                    xid: None,
-                    fragments: of_attempt(attempt, aborted),
-                };
-                Some((COMMIT, outcome))
-            }
-            StoreInput::Prepare {
-                attempt,
-                xid,
-                aborted,
-                ..
-            } => {
-                let outcome = Outcome {
-                    attempt: Some(*attempt),
-                    commit_ts,
-                    xid: Some(xid.clone()),
-                    fragments: of_attempt(attempt, aborted),
-                };
-                Some((PREPARE, outcome))
-            }
-            StoreInput::CommitPrepared { xid, .. } => {
-                let fragments = self
-                    .state
-                    .prepared
-                    .get(xid)
-                    .map(Vec::as_slice)
-                    .unwrap_or_default();
-                let outcome = Outcome {
-                    attempt: None,
-                    commit_ts,
-                    xid: None,
-                    fragments: fragments.iter().map(|f| f.at.clone()).collect(),
-                };
-                Some((COMMIT, outcome))
-            }
-            StoreInput::Group { .. }
-            | StoreInput::Fragment { .. }
-            | StoreInput::Discard { .. }
-            | StoreInput::RollbackPrepared { .. }
-            | StoreInput::Tick { .. } => None,
         }
     }
 
