@@ -162,8 +162,6 @@ fn mixed() -> Vec<Op> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     #[test]
     fn the_memory_store_conforms(ops in prop::collection::vec(op(), 1..80)) {
         run(&mut Memory, &ops);

@@ -16,7 +16,7 @@ use super::record::{BASE, SNAPSHOT, Snapshot};
 use super::ticket::LogTicket;
 use super::{gc, log_name};
 use crate::contract::{StoreWriter, SyncTicket, Usage};
-use crate::entry::Batch;
+use crate::entry::{Batch, Fragment};
 use crate::error::{AppendError, Result, StoreError};
 use crate::state::{Stamp, WriterState, parts};
 
@@ -232,6 +232,21 @@ impl LogWriter {
         }
     }
 
+    /// A prepared group that is rolled back is needed until that is durable: before, a
+    /// crash brings it back.
+    fn ended(&self, input: &StoreInput, stamp: &Stamp) -> Vec<Pin> {
+        let StoreInput::RollbackPrepared { xid, .. } = input else {
+            return Vec::new();
+        };
+        let fragments = self.state.prepared.get(xid).into_iter().flatten();
+        let pin = |fragment: &Fragment| Pin {
+            segment: fragment.at.segment,
+            table: fragment.at.table,
+            last: OrderKey::new(stamp.single(), 1),
+        };
+        fragments.map(pin).collect()
+    }
+
     /// After an error that cannot be taken back nothing is accepted.
     fn settle(&self, error: StoreError) -> StoreError {
         let mine = matches!(
@@ -258,6 +273,7 @@ impl StoreWriter for LogWriter {
                 return Err(AppendError { error, input });
             }
         };
+        let mut pins = self.ended(&input, &stamp);
         let (before, rows_before) = (self.batch.raw_bytes, self.batch.rows.len());
         self.entries += encoded.places.len() + encoded.fragments.len() + 1;
         self.state.absorb(
@@ -270,7 +286,7 @@ impl StoreWriter for LogWriter {
         );
         // Before they are visible: GC must not take their segments in between.
         let shown = self.batch.rows.get(rows_before..).unwrap_or_default();
-        let pins: Vec<Pin> = shown.iter().filter_map(Pin::of).collect();
+        pins.extend(shown.iter().filter_map(Pin::of));
         if !pins.is_empty() {
             self.shared.write().pin(&pins);
         }
