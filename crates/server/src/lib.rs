@@ -12,7 +12,6 @@ pub mod options;
 mod owner;
 mod pipeline;
 mod run;
-mod store_actor;
 mod translate;
 
 pub use options::{Progress, RunOptions, RunSummary, StopReason};

@@ -4,6 +4,7 @@
 pub(crate) fn describe_all() {
     weir_source::metrics::describe();
 
+    weir_event_store::metrics::describe();
     weir_event_service::metrics::describe();
     weir_event_collector::metrics::describe();
     weir_dispatcher::metrics::describe();

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store_actor::{AttachOutlets, EventStoreActor, StopStore};
-use actix::{Actor, Addr, WeakRecipient};
+use actix::{Actor, Addr, AsyncContext, WeakRecipient};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use weir_actor::{ActorExited, ExitGuard, NamedArbiter, post_to};
 use weir_changefeed::{
@@ -18,6 +17,7 @@ use weir_config::{Changefeed, MemoryPlan, Until};
 use weir_dispatcher::TableLabels;
 use weir_event_collector::{CollectorConfig, EventCollector, ServiceLinks, StopCollector};
 use weir_event_service::{AttachCollector, EventService, EventServiceOptions, StopService};
+use weir_event_store::actor::{AttachSource, StopStore, StoreActor, StoreOutlets};
 use weir_event_store::{LogOptions, LogReader, LogStore, LogWriter, Recovered, StoreReader};
 use weir_filter::{Router, TableFilter};
 use weir_sink::{PreparedSink, SinkActor, SinkCounters, StopSink};
@@ -55,7 +55,7 @@ pub(crate) struct Pipeline {
     /// There was progress before this generation.
     pub(crate) resumed: bool,
     source: Addr<BinlogReader>,
-    store: Addr<EventStoreActor>,
+    store: Addr<StoreActor>,
     service: Addr<EventService>,
     sink: Addr<SinkActor>,
     reader: Arc<LogReader>,
@@ -264,13 +264,13 @@ impl Pipeline {
                 .map_err(|e| ErrorReport::new(&e))?
         };
         let store = {
-            let (writer, failed, exit) = (
-                opened.writer,
-                owner.clone().recipient(),
-                exits.guard("event-store"),
-            );
-            let changefeed = blueprint.changefeed.id.clone();
-            disk.place(move |_| EventStoreActor::new(changefeed, Box::new(writer), failed, exit))
+            let (writer, exit) = (opened.writer, exits.guard("event-store"));
+            let outlets = StoreOutlets {
+                resolved: service.clone().recipient(),
+                failed: owner.downgrade().recipient(),
+            };
+            let changefeed = blueprint.changefeed.id.to_string();
+            disk.place(move |_| StoreActor::new(Box::new(writer), outlets, &changefeed, Some(exit)))
         };
         let maintainer = place_maintainer(
             blueprint,
@@ -295,16 +295,11 @@ impl Pipeline {
         };
         let options = blueprint.source_options(&opened.recovered);
         let source = BinlogReader::create({
-            let (exit, store, service) = (exits.guard("source"), store.clone(), service.clone());
+            let (exit, store) = (exits.guard("source"), store.clone());
             move |ctx| {
                 // The way back exists before the first batch is sent.
-                post_to(
-                    &store,
-                    AttachOutlets {
-                        persisted: actix::AsyncContext::address(ctx).recipient(),
-                        resolved: service.recipient(),
-                    },
-                );
+                let persisted = ctx.address().downgrade().recipient();
+                post_to(&store, AttachSource { persisted });
                 BinlogReader::new(options, outlets, exit)
             }
         });
@@ -398,7 +393,7 @@ struct MaintainerInputs<'a> {
 
 struct Neighbours<'a> {
     collector: &'a Addr<EventCollector>,
-    store: &'a Addr<EventStoreActor>,
+    store: &'a Addr<StoreActor>,
     sink: &'a Addr<SinkActor>,
     owner: &'a Addr<PipelineOwner>,
 }

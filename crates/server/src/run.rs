@@ -13,7 +13,7 @@ use weir_changefeed::{
 };
 use weir_dispatcher::TableLabels;
 use weir_source::actor::{EndReason, ReadProgress};
-use weir_types::{Classified, ErrorClass, ErrorReport, Generation};
+use weir_types::{Classified, CommitTs, ErrorClass, ErrorReport, Generation};
 
 use crate::error::ServerError;
 use crate::flow_page::FlowReporter;
@@ -226,7 +226,7 @@ impl Run {
                     continue;
                 }
                 () = stopped(&mut stop), if !watched.stopping => {
-                    watched.stop(pipeline).await;
+                    watched.stop(pipeline);
                     continue;
                 }
             };
@@ -237,7 +237,7 @@ impl Run {
                 self.machine.progress();
                 continue;
             }
-            if let Some(ended) = watched.take(event, pipeline).await {
+            if let Some(ended) = watched.take(event, pipeline) {
                 return ended;
             }
         }
@@ -303,28 +303,24 @@ struct Watched {
 
 impl Watched {
     /// Source first, then the store; then everything that was stored is delivered.
-    async fn stop(&mut self, pipeline: &Pipeline) {
+    fn stop(&mut self, pipeline: &Pipeline) {
         self.stopping = true;
         pipeline.stop_source();
         weir_actor::post_to(&pipeline.maintainer, StopClean { within: STOP_WITHIN });
     }
 
     /// Takes a report; the end, if it is one.
-    async fn take(&mut self, event: OwnerEvent, pipeline: &Pipeline) -> Option<Ended> {
+    fn take(&mut self, event: OwnerEvent, pipeline: &Pipeline) -> Option<Ended> {
         match event {
             OwnerEvent::SourceEnded(ended) => {
                 if let EndReason::Cut(error) = ended.reason {
                     self.error.get_or_insert(error);
                 }
-                if !self.stopping {
-                    weir_actor::post_to(
-                        &pipeline.maintainer,
-                        RunUntil {
-                            target: pipeline.resolved(),
-                        },
-                    );
+                if self.stopping {
+                    None
+                } else {
+                    self.deliver_rest(pipeline)
                 }
-                None
             }
             OwnerEvent::StageFailed(failed) => self.stage_failed(failed.error, pipeline),
             OwnerEvent::Maintainer(event) => self.maintainer(event),
@@ -339,19 +335,26 @@ impl Watched {
         }
     }
 
+    /// The source has ended: the run ends when all that the store holds is delivered.
+    fn deliver_rest(&mut self, pipeline: &Pipeline) -> Option<Ended> {
+        let target = pipeline.resolved();
+        if target == CommitTs::ZERO {
+            // Nothing was ever stored, so nothing will be delivered.
+            return Some(Ended::Finished {
+                error: self.error.take(),
+            });
+        }
+        weir_actor::post_to(&pipeline.maintainer, RunUntil { target });
+        None
+    }
+
     /// A definite error of the source: what was read before it is whole, and is
     /// delivered before the run ends with the error.
     fn stage_failed(&mut self, error: ErrorReport, pipeline: &Pipeline) -> Option<Ended> {
         let definite = matches!(error.class, ErrorClass::Changefeed | ErrorClass::Table);
         if definite && self.error.is_none() && !self.stopping {
             self.error = Some(error);
-            weir_actor::post_to(
-                &pipeline.maintainer,
-                RunUntil {
-                    target: pipeline.resolved(),
-                },
-            );
-            return None;
+            return self.deliver_rest(pipeline);
         }
         Some(Ended::Failed(error))
     }

@@ -1,6 +1,8 @@
 //! Which crate may know which: stages meet only in `protocol`, and only `server` knows
 //! both ends of a hop. A new edge is a design decision; make it here first.
 
+#![allow(clippy::unwrap_used)] // a test: a panic is its failure
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
