@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use weir_protocol::store::{ReadPosition, StoreInput, TxnMeta};
+use weir_protocol::store::{ReadPosition, StoreInput, TxnGroup, TxnMeta};
 use weir_types::{
     AttemptId, BlockBuilder, CommitClock, CommitTs, DdlEvent, DdlKind, Gtid, GtidSet, LineageId, OrderKey,
     SourcePosition, TableName, TableVersion, Token, Xid,
@@ -145,6 +145,21 @@ impl Model {
         rows
     }
 
+    fn appended_group(&mut self, group: &TxnGroup, upto: &ReadPosition, now_ms: u64) {
+        let first = self.txns.len();
+        for meta in &group.txns {
+            let txn = self.end(meta, upto, now_ms);
+            self.txns.push(txn);
+        }
+        for (txn, row) in Self::rows_of(&group.blocks) {
+            self.txns[first + txn as usize].rows.push(row);
+        }
+        for ddl in &group.ddls {
+            let txn = &mut self.txns[first + ddl.txn as usize];
+            txn.ddls.push((ddl.ordinal, Arc::clone(&ddl.event)));
+        }
+    }
+
     /// The store took the input.
     pub fn appended(&mut self, input: &StoreInput, now_ms: u64) {
         if let Some(attempt) = crate::state::parts(input).attempt
@@ -153,20 +168,7 @@ impl Model {
             self.attempts_seen = self.attempts_seen.max(attempt.0);
         }
         match input {
-            StoreInput::Group { group, upto } => {
-                let first = self.txns.len();
-                for meta in &group.txns {
-                    let txn = self.end(meta, upto, now_ms);
-                    self.txns.push(txn);
-                }
-                for (txn, row) in Self::rows_of(&group.blocks) {
-                    self.txns[first + txn as usize].rows.push(row);
-                }
-                for ddl in &group.ddls {
-                    let txn = &mut self.txns[first + ddl.txn as usize];
-                    txn.ddls.push((ddl.ordinal, Arc::clone(&ddl.event)));
-                }
-            }
+            StoreInput::Group { group, upto } => self.appended_group(group, upto, now_ms),
             StoreInput::Fragment { attempt, blocks } => {
                 let rows = Self::rows_of(blocks).into_iter().map(|(_, row)| row);
                 self.attempts.entry(*attempt).or_default().extend(rows);

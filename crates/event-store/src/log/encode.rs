@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_protocol::store::StoreInput;
 use weir_segment::{Codec, FrameAddress};
-use weir_types::{CommitTs, OrderKey};
+use weir_types::{AttemptId, CommitTs, OrderKey, Xid};
 
 use super::record::{
     BLOCK, COMMIT, DDL, DdlRecord, FRAGMENT, META, Outcome, PREPARE, VERSION, VersionRecord, head_of,
@@ -116,44 +116,30 @@ impl LogWriter {
             clipped.collect::<Vec<_>>()
         };
         let commit_ts = stamp.single();
+        let outcome = |attempt: Option<AttemptId>, xid: Option<&Xid>, fragments| Outcome {
+            attempt,
+            commit_ts,
+            xid: xid.cloned(),
+            fragments,
+        };
         match input {
-            StoreInput::Commit { attempt, aborted, .. } => {
-                let outcome = Outcome {
-                    attempt: Some(*attempt),
-                    commit_ts,
-                    xid: None,
-                    fragments: of_attempt(attempt, aborted),
-                };
-                Some((COMMIT, outcome))
-            }
+            StoreInput::Commit { attempt, aborted, .. } => Some((
+                COMMIT,
+                outcome(Some(*attempt), None, of_attempt(attempt, aborted)),
+            )),
             StoreInput::Prepare {
                 attempt,
                 xid,
                 aborted,
                 ..
-            } => {
-                let outcome = Outcome {
-                    attempt: Some(*attempt),
-                    commit_ts,
-                    xid: Some(xid.clone()),
-                    fragments: of_attempt(attempt, aborted),
-                };
-                Some((PREPARE, outcome))
-            }
+            } => Some((
+                PREPARE,
+                outcome(Some(*attempt), Some(xid), of_attempt(attempt, aborted)),
+            )),
             StoreInput::CommitPrepared { xid, .. } => {
-                let fragments = self
-                    .state
-                    .prepared
-                    .get(xid)
-                    .map(Vec::as_slice)
-                    .unwrap_or_default();
-                let outcome = Outcome {
-                    attempt: None,
-                    commit_ts,
-                    xid: None,
-                    fragments: fragments.iter().map(|f| f.at.clone()).collect(),
-                };
-                Some((COMMIT, outcome))
+                let fragments = self.state.prepared.get(xid).into_iter().flatten();
+                let fragments = fragments.map(|f| f.at.clone()).collect();
+                Some((COMMIT, outcome(None, None, fragments)))
             }
             StoreInput::Group { .. }
             | StoreInput::Fragment { .. }
