@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 /// Longest that a run of a test may take.
-pub const RUN_LIMIT: Duration = Duration::from_secs(240);
+pub const RUN_LIMIT: Duration = Duration::from_secs(120);
 
 /// Time between two looks at a process.
 const POLL: Duration = Duration::from_millis(5);

@@ -17,7 +17,7 @@ pub struct Recording {
     pub tables: BTreeMap<String, Rows>,
     /// Committed transactions with rows.
     pub transactions: u64,
-    /// DDL statements.
+    /// DDL statements on tables and databases; views are not replicated.
     pub ddl: u64,
 }
 
