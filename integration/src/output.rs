@@ -1,6 +1,6 @@
 //! What the file sink wrote.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -112,10 +112,20 @@ impl Output {
                 other => anyhow::bail!("type `{other}`"),
             };
             self.tables.entry(table.clone()).or_default().add(rows);
+            let object = message.as_object_mut().context("not an object")?;
             for key in ["ts", "id"] {
-                message.as_object_mut().context("not an object")?.remove(key);
+                object.remove(key);
             }
-            self.streams.entry(table).or_default().push(message.to_string());
+            // Last, so that it can be told from the text of a value.
+            let place = object.remove("_weir").map(|place| place.to_string());
+            let mut line = message.to_string();
+            if let Some(place) = place {
+                line.pop();
+                line.push_str(",\"_weir\":");
+                line.push_str(&place);
+                line.push('}');
+            }
+            self.streams.entry(table).or_default().push(line);
         }
         Ok(())
     }
@@ -147,6 +157,24 @@ impl Output {
                 lines.len(),
                 wanted.len()
             );
+        }
+    }
+
+    /// Fails if a row is there twice: the same order key and place in its row event.
+    ///
+    /// # Panics
+    /// With the first row that is doubled, or that carries no key.
+    pub fn assert_nothing_twice(&self, context: &str) {
+        for (table, lines) in &self.streams {
+            let mut seen = HashSet::new();
+            for line in lines {
+                let place = line.rsplit_once("\"_weir\":").map(|(_, place)| place);
+                assert!(place.is_some(), "{context}: a row of `{table}` without its key");
+                assert!(
+                    seen.insert(place),
+                    "{context}: a row of `{table}` is there twice: {place:?}"
+                );
+            }
         }
     }
 

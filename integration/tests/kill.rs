@@ -98,6 +98,7 @@ fn quickstart_survives_a_kill_at_any_moment() {
         let output = Output::read(&dir.join("out")).unwrap();
         assert_eq!(output.tables, recording.tables, "{context}");
         assert_eq!(output.ddl, recording.ddl, "{context}");
+        output.assert_nothing_twice(&context);
         output.assert_same_rows(&baseline, &context);
         kills += here;
         assert!(
