@@ -1,5 +1,7 @@
 //! What can be wrong with a binlog.
 
+use std::io::ErrorKind;
+
 use weir_types::{Classified, ErrorClass};
 
 /// Why a binlog, an event or a row cannot be read. Never holds row values.
@@ -166,6 +168,18 @@ pub enum BinlogError {
 impl Classified for BinlogError {
     fn class(&self) -> ErrorClass {
         match self {
+            // A path that is wrong stays wrong.
+            Self::Io { source, .. }
+                if matches!(
+                    source.kind(),
+                    ErrorKind::NotFound
+                        | ErrorKind::PermissionDenied
+                        | ErrorKind::NotADirectory
+                        | ErrorKind::IsADirectory
+                ) =>
+            {
+                ErrorClass::Changefeed
+            }
             Self::Io { .. } | Self::OutOfMemory { .. } => ErrorClass::Transient,
             Self::NoColumnNames { .. }
             | Self::Metadata { .. }

@@ -223,6 +223,14 @@ impl StoreActor {
             StoreError::QuotaExceeded { .. } => Blocked::Quota,
             _ => Blocked::DiskFull,
         };
+        if self.blocked.is_none_or(|(known, _)| known != reason) {
+            let error = ErrorReport::new(error);
+            tracing::warn!(
+                code = error.code,
+                "the store waits for room: {error}; {}",
+                error.action
+            );
+        }
         self.block(reason);
         if !self.retry_posted {
             self.retry_posted = true;

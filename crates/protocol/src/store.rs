@@ -152,12 +152,16 @@ pub enum StoreInput {
     },
 }
 
+/// What an input pins beside its rows: the value itself, a position, an XA identifier.
+const INPUT_BYTES: usize = 256;
+
 impl StoreInput {
-    /// Bytes of memory that the input pins.
+    /// Bytes of memory that the input pins; never 0, also for a commit whose rows all went
+    /// ahead as fragments: what is counted by bytes must not overlook it.
     pub fn pinned_bytes(&self) -> usize {
         let blocks = |blocks: &[BlockBuilder]| blocks.iter().map(|b| b.pinned_bytes() + 128).sum::<usize>();
         let ddls = |ddls: &[GroupDdl]| ddls.iter().map(|d| d.event.sql.len() + 256).sum::<usize>();
-        match self {
+        let rows = match self {
             Self::Group { group, .. } => {
                 blocks(&group.blocks) + ddls(&group.ddls) + group.txns.capacity() * size_of::<TxnMeta>()
             }
@@ -171,8 +175,9 @@ impl StoreInput {
             Self::Discard { .. }
             | Self::CommitPrepared { .. }
             | Self::RollbackPrepared { .. }
-            | Self::Tick { .. } => 256,
-        }
+            | Self::Tick { .. } => 0,
+        };
+        INPUT_BYTES + rows
     }
 }
 
@@ -237,4 +242,50 @@ pub struct StageFailed {
     pub stage: &'static str,
     /// What happened.
     pub error: ErrorReport,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_input_pins_something() {
+        let upto = ReadPosition {
+            identity: SourceIdentity::Digest(1),
+            file: Arc::from("binlog.000001"),
+            offset: 4,
+        };
+        let meta = TxnMeta {
+            commit_time_ms: 1,
+            gtid: None,
+            end_offset: 4,
+        };
+        let (attempt, xid) = (AttemptId(1), Xid(Arc::from("X'61',X'',1")));
+        let inputs = [
+            StoreInput::Group {
+                group: TxnGroup::default(),
+                upto: upto.clone(),
+            },
+            StoreInput::Fragment {
+                attempt,
+                blocks: Vec::new(),
+            },
+            StoreInput::Discard { attempt },
+            StoreInput::Commit {
+                attempt,
+                meta: meta.clone(),
+                blocks: Vec::new(),
+                ddls: Vec::new(),
+                aborted: Vec::new(),
+                upto: upto.clone(),
+            },
+            StoreInput::CommitPrepared {
+                xid,
+                meta,
+                upto: upto.clone(),
+            },
+            StoreInput::Tick { time_ms: 1, upto },
+        ];
+        assert!(inputs.iter().all(|input| input.pinned_bytes() > 0));
+    }
 }

@@ -54,6 +54,8 @@ pub(crate) struct Pipeline {
     pub(crate) collector: Addr<EventCollector>,
     /// There was progress before this generation.
     pub(crate) resumed: bool,
+    /// Stages whose exit has not been reported.
+    missing: HashSet<&'static str>,
     source: Addr<BinlogReader>,
     store: Addr<StoreActor>,
     service: Addr<EventService>,
@@ -308,6 +310,7 @@ impl Pipeline {
             maintainer,
             collector,
             resumed: opened.resumed,
+            missing: STAGES.into(),
             source,
             store,
             service,
@@ -334,6 +337,11 @@ impl Pipeline {
         let _ended = self.store.send(StopStore).await;
     }
 
+    /// Takes note of an exit.
+    pub(crate) fn exited(&mut self, stage: &'static str) {
+        self.missing.remove(stage);
+    }
+
     /// Ends all stages and waits for their exits.
     pub(crate) async fn stop(mut self) -> Result<(), ErrorReport> {
         self.stop_source();
@@ -342,13 +350,10 @@ impl Pipeline {
         post_to(&self.collector, StopCollector);
         let _ended = self.sink.send(StopSink).await;
         post_to(&self.maintainer, StopMaintainer);
-        let mut missing: HashSet<&str> = STAGES.into();
         let all = async {
-            while !missing.is_empty() {
+            while !self.missing.is_empty() {
                 match self.events.recv().await {
-                    Some(OwnerEvent::Exited(exited)) => {
-                        missing.remove(exited.stage);
-                    }
+                    Some(OwnerEvent::Exited(exited)) => self.exited(exited.stage),
                     Some(_) => {}
                     None => break,
                 }

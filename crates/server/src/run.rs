@@ -24,7 +24,7 @@ use crate::pipeline::{Blueprint, Pipeline};
 
 /// How long a clean stop waits for the sink. What is not durable then is delivered
 /// again by the next start.
-const STOP_WITHIN: Duration = Duration::from_secs(60);
+const STOP_WITHIN: Duration = Duration::from_secs(20);
 /// Time between two looks at the counters for the progress bar and `/debug/flow`.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -236,6 +236,9 @@ impl Run {
             if let OwnerEvent::Maintainer(MaintainerEvent::Progress { .. }) = event {
                 self.machine.progress();
                 continue;
+            }
+            if let OwnerEvent::Exited(exited) = &event {
+                pipeline.exited(exited.stage);
             }
             if let Some(ended) = watched.take(event, pipeline) {
                 return ended;

@@ -486,3 +486,23 @@ fn preflight_names_what_is_wrong() {
         [true, false]
     );
 }
+
+#[test]
+fn a_buffer_too_small_for_any_transaction_gives_the_same() {
+    for name in [
+        "mysql-9.7",
+        "mysql-9.7-xa",
+        "mariadb-10.11-xa",
+        "mariadb-11.8",
+        "quickstart",
+    ] {
+        let folder = recording(name);
+        let mut model = Model::default();
+        let end = read(options(&folder), &["*.*"], 1, &mut model, usize::MAX).expect("a recording");
+        assert!(matches!(end, End::Reached), "{name}: {end:?}");
+        assert!(
+            model.txns == whole(name),
+            "{name}: another outcome than with room for the rows"
+        );
+    }
+}

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weir_types::DispatcherId;
+use weir_types::{DispatcherId, ErrorReport};
 
 use super::disk::{Disk, DiskFile};
 use super::progress::io_error;
@@ -40,7 +40,11 @@ pub(super) fn when_there_is_room<T>(
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if is_full(&error) => {
                 if wait == FULL_WAIT_MIN {
-                    tracing::warn!(what, path = %path.display(), "the disk is full: waiting for room");
+                    let error = ErrorReport::new(&io_error(what, path)(error));
+                    tracing::warn!(
+                        code = error.code,
+                        "the disk of the output is full, waiting for room: {error}"
+                    );
                 }
                 if !worker.pause(wait, Blocked::DiskFull) {
                     return Err(SinkError::Stopping);
