@@ -16,3 +16,4 @@ mod translate;
 
 pub use options::{Progress, RunOptions, RunSummary, StopReason};
 pub use run::run;
+pub use translate::files_options;

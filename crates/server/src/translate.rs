@@ -34,8 +34,8 @@ fn stop_at(until: &Until) -> StopAt {
     }
 }
 
-/// Options of the source.
-pub(crate) fn files_options(
+/// Options of the source: where it ends, and where it goes on.
+pub fn files_options(
     changefeed: &Changefeed,
     until: Option<&Until>,
     resume: Option<SourcePosition>,

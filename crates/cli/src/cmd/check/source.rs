@@ -5,8 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use weir_binlog::{ChecksumAlgorithm, Event};
-use weir_config::{Changefeed, SourceUri, Start};
-use weir_source::files::{FilesOptions, StartAt};
+use weir_config::{Changefeed, SourceUri};
 use weir_source::preflight::preflight;
 
 use super::Check;
@@ -20,7 +19,7 @@ const EVENTS_MAX: u64 = 1_000;
 /// All checks of the source.
 pub(super) fn checks(changefeed: &Changefeed) -> Result<Vec<Check>, Failure> {
     let filter = Arc::new(changefeed.table_filter()?);
-    let found = preflight(&options(changefeed), &filter);
+    let found = preflight(&weir_server::files_options(changefeed, None, None), &filter);
     let readable = found.iter().all(|c| c.ok);
     let mut checks: Vec<Check> = found
         .into_iter()
@@ -41,29 +40,6 @@ pub(super) fn checks(changefeed: &Changefeed) -> Result<Vec<Check>, Failure> {
         checks.extend(probe.checks());
     }
     Ok(checks)
-}
-
-fn options(changefeed: &Changefeed) -> FilesOptions {
-    let source = &changefeed.source;
-    let SourceUri::BinlogFiles { dir, index } = &source.uri;
-    FilesOptions {
-        folder: dir.clone(),
-        index: index.clone(),
-        start: match &source.start {
-            Start::Latest => StartAt::Latest,
-            Start::Earliest => StartAt::Earliest,
-            Start::Gtid(set) => StartAt::Gtids(set.clone()),
-            Start::File { name, offset } => StartAt::File {
-                name: name.clone(),
-                offset: *offset,
-            },
-            Start::Time(millis) => StartAt::Time(*millis),
-        },
-        stop: None,
-        poll_interval: source.follow.poll_interval.get(),
-        event_bytes_max: source.max_event_size.bytes(),
-        resume: None,
-    }
 }
 
 /// What the first events have shown.
