@@ -243,17 +243,7 @@ impl Pipeline {
         let (flow, disk) = (NamedArbiter::start("flow"), NamedArbiter::start("store"));
         let reader = Arc::clone(&opened.reader);
 
-        let options = EventServiceOptions {
-            store: Arc::clone(&reader) as Arc<dyn StoreReader>,
-            filter: {
-                let filter = Arc::clone(&blueprint.filter);
-                Arc::new(move |event| translate::ddl_wanted(&filter, event))
-            },
-            max_row_bytes: blueprint.changefeed.flow_control.max_row_size.bytes(),
-            failed_to: owner.clone().recipient(),
-            exit: exits.guard("event-service"),
-        };
-        let service = flow.place(move |_| EventService::new(options));
+        let service = place_service(blueprint, &reader, &flow, &owner, &exits);
         let collector = place_collector(blueprint, generation, &flow, &service, &exits);
         post_to(&service, AttachCollector(collector.clone().recipient()));
 
@@ -265,15 +255,7 @@ impl Pipeline {
                 .ok_or_else(|| ErrorReport::new(&ServerError::StageLost { stage: "flow" }))?
                 .map_err(|e| ErrorReport::new(&e))?
         };
-        let store = {
-            let (writer, exit) = (opened.writer, exits.guard("event-store"));
-            let outlets = StoreOutlets {
-                resolved: service.clone().recipient(),
-                failed: owner.downgrade().recipient(),
-            };
-            let changefeed = blueprint.changefeed.id.to_string();
-            disk.place(move |_| StoreActor::new(Box::new(writer), outlets, &changefeed, Some(exit)))
-        };
+        let store = place_store(blueprint, opened.writer, &disk, &service, &owner, &exits);
         let maintainer = place_maintainer(
             blueprint,
             MaintainerInputs {
@@ -290,21 +272,12 @@ impl Pipeline {
             },
             &exits,
         );
-        let outlets = SourceOutlets {
-            store: store.clone().recipient(),
-            ended: owner.clone().recipient(),
-            failed: owner.clone().recipient(),
-        };
-        let options = blueprint.source_options(&opened.recovered);
-        let source = BinlogReader::create({
-            let (exit, store) = (exits.guard("source"), store.clone());
-            move |ctx| {
-                // The way back exists before the first batch is sent.
-                let persisted = ctx.address().downgrade().recipient();
-                post_to(&store, AttachSource { persisted });
-                BinlogReader::new(options, outlets, exit)
-            }
-        });
+        let source = start_source(
+            blueprint.source_options(&opened.recovered),
+            &store,
+            &owner,
+            &exits,
+        );
         Ok(Self {
             events,
             maintainer,
@@ -365,6 +338,61 @@ impl Pipeline {
             })
         })
     }
+}
+
+fn place_service(
+    blueprint: &Blueprint,
+    reader: &Arc<LogReader>,
+    flow: &NamedArbiter,
+    owner: &Addr<PipelineOwner>,
+    exits: &Exits,
+) -> Addr<EventService> {
+    let filter = Arc::clone(&blueprint.filter);
+    let options = EventServiceOptions {
+        store: Arc::clone(reader) as Arc<dyn StoreReader>,
+        filter: Arc::new(move |event| translate::ddl_wanted(&filter, event)),
+        max_row_bytes: blueprint.changefeed.flow_control.max_row_size.bytes(),
+        failed_to: owner.clone().recipient(),
+        exit: exits.guard("event-service"),
+    };
+    flow.place(move |_| EventService::new(options))
+}
+
+fn place_store(
+    blueprint: &Blueprint,
+    writer: LogWriter,
+    disk: &NamedArbiter,
+    service: &Addr<EventService>,
+    owner: &Addr<PipelineOwner>,
+    exits: &Exits,
+) -> Addr<StoreActor> {
+    let outlets = StoreOutlets {
+        resolved: service.clone().recipient(),
+        failed: owner.downgrade().recipient(),
+    };
+    let changefeed = blueprint.changefeed.id.to_string();
+    let exit = exits.guard("event-store");
+    disk.place(move |_| StoreActor::new(Box::new(writer), outlets, &changefeed, Some(exit)))
+}
+
+fn start_source(
+    options: SourceOptions,
+    store: &Addr<StoreActor>,
+    owner: &Addr<PipelineOwner>,
+    exits: &Exits,
+) -> Addr<BinlogReader> {
+    let outlets = SourceOutlets {
+        store: store.clone().recipient(),
+        ended: owner.clone().recipient(),
+        failed: owner.clone().recipient(),
+    };
+    let (exit, store) = (exits.guard("source"), store.clone());
+    BinlogReader::create(move |ctx| {
+        // The way back exists before the first batch is sent.
+        let persisted = ctx.address().downgrade().recipient();
+        post_to(&store, AttachSource { persisted });
+        BinlogReader::new(options, outlets, exit)
+    })
 }
 
 fn place_collector(

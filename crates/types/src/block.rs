@@ -136,8 +136,10 @@ impl BlockBuilder {
         body: Range<usize>,
     ) -> Result<(), Vec<u8>> {
         let start = body.start.checked_sub(RECORD_HEADER_BYTES);
-        let (Some(start), true) = (start, self.events == 0 && body.end <= bytes.len() && body.start <= body.end)
-        else {
+        let (Some(start), true) = (
+            start,
+            self.events == 0 && body.end <= bytes.len() && body.start <= body.end,
+        ) else {
             return Err(bytes);
         };
         let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
