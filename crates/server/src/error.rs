@@ -53,6 +53,16 @@ pub enum ServerError {
         /// Lineage of the store.
         store: String,
     },
+    /// The store has lost what was synced: progress made from it is ahead of it.
+    #[error("{what} is at `{at}`, but the store ends at `{resolved}`: it has lost synced data")]
+    StoreBehind {
+        /// Whose progress.
+        what: String,
+        /// Order key of that progress.
+        at: String,
+        /// Order key at which the store ends.
+        resolved: String,
+    },
     /// Two tables are routed to one target.
     #[error("tables `{first}` and `{second}` are both routed to `{target}`")]
     RouteCollision {
@@ -77,7 +87,7 @@ impl Classified for ServerError {
             Self::DataDir { .. } | Self::Locked { .. } | Self::Listen { .. } => ErrorClass::Usage,
             Self::Metrics(_) => ErrorClass::Bug,
             Self::StageLost { .. } | Self::StopTimeout { .. } => ErrorClass::Transient,
-            Self::LineageMismatch { .. } => ErrorClass::Changefeed,
+            Self::LineageMismatch { .. } | Self::StoreBehind { .. } => ErrorClass::Changefeed,
             Self::RouteCollision { .. } => ErrorClass::Table,
             Self::MemoryQuota { .. } => ErrorClass::Usage,
         }
@@ -94,6 +104,7 @@ impl Classified for ServerError {
             Self::LineageMismatch { .. } => "WEIR-SRV-007",
             Self::RouteCollision { .. } => "WEIR-SRV-008",
             Self::MemoryQuota { .. } => "WEIR-SRV-009",
+            Self::StoreBehind { .. } => "WEIR-SRV-010",
         }
     }
 
@@ -111,6 +122,9 @@ impl Classified for ServerError {
             Self::StopTimeout { .. } => "start again: work goes on from the last checkpoint",
             Self::LineageMismatch { .. } => {
                 "the store was replaced under saved progress: use an empty data folder and an empty output"
+            }
+            Self::StoreBehind { .. } => {
+                "restore the store's files in the data folder, or begin anew with an empty data folder and an empty output"
             }
             Self::RouteCollision { .. } => "route the tables apart, or exclude one of them in `filter.rules`",
             Self::MemoryQuota { .. } => "give it at least 32MiB",

@@ -11,6 +11,7 @@ mod metrics;
 pub mod options;
 mod owner;
 mod pipeline;
+mod resume;
 mod run;
 mod translate;
 

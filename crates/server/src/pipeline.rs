@@ -28,7 +28,7 @@ use weir_types::{CommitTs, ErrorReport, Generation, LineageId, OrderKey, TableNa
 use crate::error::ServerError;
 use crate::factory::FactoryParts;
 use crate::owner::{OwnerEvent, PipelineOwner};
-use crate::translate;
+use crate::{resume, translate};
 
 /// How long all actors may take to end.
 pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -95,6 +95,7 @@ impl Blueprint {
         let (saved, resumed) = self.saved_progress(&recovered)?;
         let config = translate::sink_config(&self.changefeed, recovered.lineage, &self.router);
         let sink = PreparedSink::new(config, Arc::clone(&self.counters)).map_err(|e| ErrorReport::new(&e))?;
+        resume::check_output(sink.progress(), recovered.resolved).map_err(|e| ErrorReport::new(&e))?;
         let sink_progress = self.sink_progress(&recovered, &reader, &saved, &sink)?;
         Ok(Opened {
             recovered,
@@ -122,6 +123,7 @@ impl Blueprint {
                     store: recovered.lineage.to_string(),
                 }));
             }
+            resume::check_saved(&saved, recovered.resolved).map_err(|e| ErrorReport::new(&e))?;
             let resumed = recovered.resolved > CommitTs::ZERO;
             return Ok((saved, resumed));
         }

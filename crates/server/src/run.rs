@@ -137,6 +137,10 @@ impl Run {
         u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
+    fn show_state(&self) {
+        weir_changefeed::metrics::set_state(&self.blueprint.changefeed.id, self.machine.state());
+    }
+
     fn stop_wanted(&self) -> bool {
         *self.stop.borrow()
     }
@@ -145,6 +149,7 @@ impl Run {
     async fn generations(&mut self) -> Result<StopReason, ErrorReport> {
         let mut command = self.machine.resume();
         loop {
+            self.show_state();
             if let Some(Command::Start(_)) = command {
                 match self.generation().await {
                     Ended::Finished { error: None } => return Ok(StopReason::Finished),
@@ -158,6 +163,7 @@ impl Run {
                     }
                 }
             }
+            self.show_state();
             match self.machine.state() {
                 State::Failed(error) => return Err(error.clone()),
                 State::Warning { retry_at_ms, .. } => {
@@ -235,6 +241,7 @@ impl Run {
             };
             if let OwnerEvent::Maintainer(MaintainerEvent::Progress { .. }) = event {
                 self.machine.progress();
+                self.show_state();
                 continue;
             }
             if let OwnerEvent::Exited(exited) = &event {
