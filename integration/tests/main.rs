@@ -9,6 +9,7 @@ mod full_disk;
 mod inspect;
 mod kill;
 mod large_files;
+mod lost_store;
 mod memory;
 mod metrics;
 mod stop;

@@ -70,6 +70,11 @@ impl FileProgress {
         self.tables.get(stem).copied()
     }
 
+    /// Greatest key of anything that is finished, DDL included.
+    pub fn greatest(&self) -> Option<OrderKey> {
+        self.tables.values().chain(&self.ddl).max().copied()
+    }
+
     /// Whether a DDL has been written.
     pub fn has_ddl(&self, key: OrderKey) -> bool {
         self.ddl.contains(&key)
