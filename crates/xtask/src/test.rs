@@ -1,8 +1,8 @@
 //! The whole test run, as the README and continuous integration start it.
 //!
-//! Two profiles are built: `dev` for unit and property tests, whose debug assertions check ledgers and invariants,
-//! and `release` for the command itself, which is what the end-to-end tests run. Clippy and rustdoc reuse each
-//! other's metadata, so dependencies are compiled twice and checked once.
+//! One profile, `ci`, is built for all of it: optimised, with debug assertions, which check ledgers and invariants.
+//! The end-to-end tests run the command of that profile. Clippy and rustdoc use it too, so that build scripts and
+//! macros are compiled once.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -11,6 +11,9 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::bench::cargo;
+
+/// See the module documentation.
+const PROFILE: &str = "--profile=ci";
 
 /// Sum of what the steps reported.
 #[derive(Default, Debug)]
@@ -85,7 +88,7 @@ fn in_workspace(arguments: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// Runs everything, or with `fast` what needs neither a release build nor the end-to-end tests.
+/// Runs everything, or with `fast` what the end-to-end tests do not cover: lints and unit tests.
 ///
 /// # Errors
 /// When anything failed; the counts are printed before.
@@ -96,6 +99,7 @@ pub(crate) fn run(fast: bool) -> Result<()> {
         "clippy",
         "--workspace",
         "--all-targets",
+        PROFILE,
         "--locked",
         "--quiet",
         "--",
@@ -103,25 +107,31 @@ pub(crate) fn run(fast: bool) -> Result<()> {
         "warnings",
     ];
     tally.check("clippy", &mut in_workspace(&clippy)?)?;
-    let mut doc = in_workspace(&["doc", "--workspace", "--no-deps", "--locked", "--quiet"])?;
+    let mut doc = in_workspace(&["doc", "--workspace", "--no-deps", PROFILE, "--locked", "--quiet"])?;
     tally.check("rustdoc", doc.env("RUSTDOCFLAGS", "-D warnings"))?;
     let unit = [
         "test",
         "--workspace",
         "--exclude",
         "weir-integration",
+        PROFILE,
         "--locked",
         "--quiet",
         "--no-fail-fast",
     ];
     tally.tests("unit and property tests", &mut in_workspace(&unit)?)?;
     if !fast {
-        tally.check(
-            "release build",
-            &mut in_workspace(&["build", "--release", "--locked", "--bin", "weir"])?,
-        )?;
-        let mut whole = in_workspace(&["test", "-p", "weir-integration", "--locked", "--no-fail-fast"])?;
-        whole.env("WEIR_BIN", crate::target_dir()?.join("release/weir"));
+        let build = ["build", PROFILE, "--locked", "--quiet", "--bin", "weir"];
+        tally.check("command", &mut in_workspace(&build)?)?;
+        let mut whole = in_workspace(&[
+            "test",
+            "-p",
+            "weir-integration",
+            PROFILE,
+            "--locked",
+            "--no-fail-fast",
+        ])?;
+        whole.env("WEIR_BIN", crate::target_dir()?.join("ci/weir"));
         tally.tests("end-to-end tests", &mut whole)?;
     }
     println!();
