@@ -17,7 +17,15 @@ const SETTINGS: &str = "[flow-control]\nmemory-quota = \"64MiB\"";
 const STALL: Duration = Duration::from_secs(60);
 
 fn within_quota(source: &Path, query: &str, rows: u64) {
-    let feed = Changefeed::to_blackhole(source, query, SETTINGS).unwrap();
+    check(&Changefeed::to_blackhole(source, query, SETTINGS).unwrap(), rows);
+}
+
+/// The file sink encodes what the blackhole only visits.
+fn within_quota_into_files(source: &Path, rows: u64) {
+    check(&Changefeed::to_files(source, SETTINGS).unwrap(), rows);
+}
+
+fn check(feed: &Changefeed, rows: u64) {
     let finished = feed
         .start(&["--until", "caught-up"])
         .unwrap()
@@ -74,6 +82,7 @@ fn one_transaction_of_a_million_rows() {
     writer.commit().unwrap();
     writer.finish().unwrap();
     within_quota(source.path(), "", 1_000_000);
+    within_quota_into_files(source.path(), 1_000_000);
 }
 
 #[test]
@@ -84,6 +93,7 @@ fn one_row_of_64_mebibytes() {
         .collect();
     write(source.path(), 3, 1, 1, &value);
     within_quota(source.path(), "", 3);
+    within_quota_into_files(source.path(), 3);
 }
 
 #[test]
@@ -91,6 +101,7 @@ fn two_thousand_tables() {
     let source = tempfile::tempdir().unwrap();
     write(source.path(), 60_000, 2_000, 5, &[3_u8; 300]);
     within_quota(source.path(), "", 300_000);
+    within_quota_into_files(source.path(), 300_000);
 }
 
 #[test]
