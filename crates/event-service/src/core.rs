@@ -400,6 +400,7 @@ impl ServiceCore {
                 upto,
                 ddl,
                 bytes_max: stream.credit.free(),
+                needs: stream.needs,
                 lane: stream.credit.has_lane(),
             };
             self.set_wait(id, None);

@@ -96,6 +96,9 @@ pub struct ScanJob {
     pub ddl: DdlAhead,
     /// Credit.
     pub bytes_max: u64,
+    /// What the next row event takes, bytes, if an earlier scan found it larger than a
+    /// batch and the credit allows it; else 0.
+    pub needs: u64,
     /// The next row event goes through the reserved lane, by itself.
     pub lane: bool,
 }
@@ -191,13 +194,19 @@ impl ScanJob {
     }
 
     fn request(&self, table: weir_types::TableName, upto: OrderKey) -> ScanRequest {
-        let credit = usize::try_from(self.bytes_max).unwrap_or(usize::MAX);
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        // A row event larger than a batch passes by itself if the credit allows it.
+        let batch = BATCH_BYTES_MAX.max(size(self.needs));
         ScanRequest {
             table,
             after: self.after,
             upto,
             // In the lane the row event passes by itself, whatever the credit is.
-            bytes_max: if self.lane { 0 } else { credit.min(BATCH_BYTES_MAX) },
+            bytes_max: if self.lane {
+                0
+            } else {
+                size(self.bytes_max).min(batch)
+            },
             events_max: if self.lane { 1 } else { BATCH_EVENTS_MAX },
             lane: self.lane,
         }

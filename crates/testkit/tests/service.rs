@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use weir_event_service::{DdlFilter, Effect, ServiceConfig, ServiceCore};
-use weir_protocol::collector::{ServiceIncarnation, StreamBody, StreamMessage};
+use weir_protocol::collector::{BATCH_BYTES_MAX, ServiceIncarnation, StreamBody, StreamMessage};
 use weir_protocol::service::{GrantCredit, PassBarrier, Remove, Reset, Span};
 use weir_testkit::history::Mix;
 use weir_testkit::{ModelStore, Rng};
@@ -13,6 +13,8 @@ use weir_types::{DispatcherId, Epoch, OrderKey, SeqNo, TableName};
 
 const ID: DispatcherId = DispatcherId(7);
 const LIFE: ServiceIncarnation = ServiceIncarnation(3);
+/// No test needs as many.
+const SCANS_ENOUGH: u64 = 1_000;
 
 struct Bench {
     service: ServiceCore,
@@ -72,6 +74,7 @@ impl Bench {
                     Effect::Send(message) => self.sent.push(message),
                     Effect::Scan(job) => {
                         self.scans += 1;
+                        assert!(self.scans < SCANS_ENOUGH, "scans without end");
                         let done = job.run(&self.store, &all());
                         self.service.scan_done(self.now_ms, done, &self.store, &mut out);
                     }
@@ -206,6 +209,33 @@ fn a_row_larger_than_the_credit_waits_for_the_lane() {
     );
     let (_, credit) = bench.service.credit(ID).unwrap();
     assert_eq!(credit.sent, 0, "the lane is not charged to the credit");
+}
+
+#[test]
+fn a_row_larger_than_a_batch_but_not_than_the_credit_passes_without_the_lane() {
+    let mix = Mix {
+        ddl_percent: 0,
+        large_percent: 100,
+        body_max: 3 << 20,
+    };
+    let mut bench = Bench::new(8, mix, 16 << 20);
+    let span = Span::Table(bench.table());
+    bench.reset(1, span, OrderKey::MIN);
+    bench.grant(1, LIFE, 1, 256 << 20, 0);
+    let batches = bench.sent.iter().filter_map(|m| match &m.body {
+        StreamBody::Batch(batch) => Some((batch.bytes, batch.events, batch.lane)),
+        _ => None,
+    });
+    let batches: Vec<_> = batches.collect();
+    let large = |bytes: usize| bytes > BATCH_BYTES_MAX;
+    assert!(batches.iter().any(|(bytes, ..)| large(*bytes)), "{batches:?}");
+    for (bytes, events, lane) in &batches {
+        assert!(!lane && (*events == 1 || !large(*bytes)), "{batches:?}");
+    }
+    let sent = bench.table();
+    let rows = bench.store.history().rows.get(&sent).map_or(0, Vec::len);
+    let events: usize = batches.iter().map(|(_, events, _)| events).sum();
+    assert_eq!(events, rows, "every row event");
 }
 
 #[test]
