@@ -12,4 +12,5 @@ mod large_files;
 mod lost_store;
 mod memory;
 mod metrics;
+mod state;
 mod stop;

@@ -3,7 +3,7 @@
 //! * [`exit`]: an actor's end is a value. A guard inside the actor reports how it ended,
 //!   also after a panic, which actix itself does not supervise.
 //! * [`placement`]: named arbiters; a stage lives on one thread from start to stop.
-//! * [`post`]: the only way to put a message into a mailbox without waiting. actix
+//! * [`mod@post`]: the only way to put a message into a mailbox without waiting. actix
 //!   mailboxes are not bounded by their capacity (every clone of a handle owns a slot),
 //!   so what bounds a hop is credit, taken before the message is posted.
 

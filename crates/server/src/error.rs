@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use weir_types::{Classified, ErrorClass, TableName};
+use weir_types::{Classified, CommitTs, ErrorClass, TableName};
 
 /// What can go wrong outside the stages.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +73,20 @@ pub enum ServerError {
         /// The table that comes second, and stops.
         second: TableName,
     },
+    /// The store holds transactions, but nothing says what of them was delivered.
+    #[error("the store holds transactions up to commit-ts {resolved}, but saved progress is missing")]
+    ProgressMissing {
+        /// Greatest commit-ts of the store.
+        resolved: CommitTs,
+    },
+    /// An earlier filter kept the table's rows out of the store.
+    #[error(
+        "table `{table}` was excluded by an earlier `filter.rules`: rows of that time are not in the store"
+    )]
+    ExcludedOnce {
+        /// The table.
+        table: TableName,
+    },
     /// The memory quota leaves no room to work in.
     #[error("`flow-control.memory-quota` of {quota} is too small")]
     MemoryQuota {
@@ -88,7 +102,8 @@ impl Classified for ServerError {
             Self::Metrics(_) => ErrorClass::Bug,
             Self::StageLost { .. } | Self::StopTimeout { .. } => ErrorClass::Transient,
             Self::LineageMismatch { .. } | Self::StoreBehind { .. } => ErrorClass::Changefeed,
-            Self::RouteCollision { .. } => ErrorClass::Table,
+            Self::RouteCollision { .. } | Self::ExcludedOnce { .. } => ErrorClass::Table,
+            Self::ProgressMissing { .. } => ErrorClass::Changefeed,
             Self::MemoryQuota { .. } => ErrorClass::Usage,
         }
     }
@@ -104,6 +119,8 @@ impl Classified for ServerError {
             Self::LineageMismatch { .. } => "WEIR-SRV-007",
             Self::RouteCollision { .. } => "WEIR-SRV-008",
             Self::MemoryQuota { .. } => "WEIR-SRV-009",
+            Self::ProgressMissing { .. } => "WEIR-SRV-011",
+            Self::ExcludedOnce { .. } => "WEIR-SRV-012",
             Self::StoreBehind { .. } => "WEIR-SRV-010",
         }
     }
@@ -127,6 +144,12 @@ impl Classified for ServerError {
                 "restore the store's files in the data folder, or begin anew with an empty data folder and an empty output"
             }
             Self::RouteCollision { .. } => "route the tables apart, or exclude one of them in `filter.rules`",
+            Self::ProgressMissing { .. } => {
+                "restore `progress.redb` of the data folder, or start anew with an empty data folder and an empty output"
+            }
+            Self::ExcludedOnce { .. } => {
+                "exclude the table again, or replicate it with a changefeed of its own (another id and output)"
+            }
             Self::MemoryQuota { .. } => "give it at least 32MiB",
         }
         .to_owned()

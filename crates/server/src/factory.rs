@@ -16,6 +16,7 @@ use weir_sink::{OpenSpan, SinkActor, SpanRecipients, SpanTable};
 use weir_types::{DispatcherId, ErrorReport, TableName};
 
 use crate::error::ServerError;
+use crate::filter_history::FilterHistory;
 use crate::pipeline::Exits;
 
 /// What dispatchers are wired with.
@@ -23,6 +24,7 @@ pub(crate) struct FactoryParts {
     pub(crate) sink: Addr<SinkActor>,
     pub(crate) collector: Addr<EventCollector>,
     pub(crate) router: Arc<Router>,
+    pub(crate) history: Arc<FilterHistory>,
     pub(crate) labels: TableLabels,
     pub(crate) exits: Exits,
 }
@@ -80,6 +82,10 @@ impl FactoryParts {
         let Span::Table(source) = span else {
             return Ok(None);
         };
+        if self.history.excluded_once(source) {
+            let table = source.clone();
+            return Err(ErrorReport::new(&ServerError::ExcludedOnce { table }));
+        }
         let target = self.router.route(source);
         let first = targets.entry(target.clone()).or_insert_with(|| source.clone());
         if first != source {

@@ -5,6 +5,7 @@
 
 pub mod error;
 mod factory;
+mod filter_history;
 mod flow_page;
 pub mod http;
 mod metrics;

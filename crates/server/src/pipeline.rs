@@ -27,6 +27,7 @@ use weir_types::{CommitTs, ErrorReport, Generation, LineageId, OrderKey, TableNa
 
 use crate::error::ServerError;
 use crate::factory::FactoryParts;
+use crate::filter_history::FilterHistory;
 use crate::owner::{OwnerEvent, PipelineOwner};
 use crate::{resume, translate};
 
@@ -37,6 +38,7 @@ pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct Blueprint {
     pub(crate) changefeed: Changefeed,
     pub(crate) filter: Arc<TableFilter>,
+    pub(crate) history: Arc<FilterHistory>,
     pub(crate) router: Arc<Router>,
     pub(crate) memory: MemoryPlan,
     pub(crate) store_dir: PathBuf,
@@ -126,6 +128,10 @@ impl Blueprint {
             resume::check_saved(&saved, recovered.resolved).map_err(|e| ErrorReport::new(&e))?;
             let resumed = recovered.resolved > CommitTs::ZERO;
             return Ok((saved, resumed));
+        }
+        if recovered.resolved > CommitTs::ZERO {
+            let resolved = recovered.resolved;
+            return Err(ErrorReport::new(&ServerError::ProgressMissing { resolved }));
         }
         let fresh = SavedProgress::fresh(&beginning(recovered.lineage), []);
         meta.init(&fresh).map_err(|e| ErrorReport::new(&e))?;
@@ -445,6 +451,7 @@ fn place_maintainer(
         sink: neighbours.sink.clone(),
         collector: neighbours.collector.clone(),
         router: Arc::clone(&blueprint.router),
+        history: Arc::clone(&blueprint.history),
         labels: blueprint.labels.clone(),
         exits: exits.clone(),
     };

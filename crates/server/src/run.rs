@@ -16,6 +16,7 @@ use weir_source::actor::{EndReason, ReadProgress};
 use weir_types::{Classified, CommitTs, ErrorClass, ErrorReport, Generation};
 
 use crate::error::ServerError;
+use crate::filter_history::FilterHistory;
 use crate::flow_page::FlowReporter;
 use crate::http;
 use crate::options::{Progress, RunOptions, RunSummary, StopReason};
@@ -74,9 +75,11 @@ fn blueprint(options: &RunOptions) -> Result<Blueprint, ErrorReport> {
             quota: quota.to_string(),
         })
     })?;
+    let history = FilterHistory::load(&options.data_dir, &changefeed).map_err(|e| report(&e))?;
     let meta = RedbMetaStore::open(&options.data_dir.join("progress.redb")).map_err(|e| report(&e))?;
     Ok(Blueprint {
         filter: Arc::new(filter),
+        history: Arc::new(history),
         router: Arc::new(router),
         memory,
         store_dir: options.data_dir.join("store"),

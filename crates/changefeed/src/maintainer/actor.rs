@@ -211,8 +211,15 @@ impl Maintainer {
                 }
             }
             Effect::Flush(message) => {
-                if let Some(handles) = self.dispatchers.get(&message.dispatcher) {
-                    post(&handles.flush, message);
+                match self.dispatchers.get(&message.dispatcher) {
+                    Some(handles) => post(&handles.flush, message),
+                    // It could not be made, so that nothing was delivered to it.
+                    None => post_to(
+                        &ctx.address(),
+                        Flushed {
+                            dispatcher: message.dispatcher,
+                        },
+                    ),
                 }
             }
             Effect::Save(update) => self.save(update),
