@@ -136,6 +136,7 @@ impl ServiceCore {
                 }
                 if matches!(stream.phase, Phase::Unconfirmed) {
                     stream.phase = Phase::Resting;
+                    self.check_start(grant.dispatcher, store, out);
                 }
                 self.look(grant.dispatcher, store, out);
                 self.pump(out);

@@ -159,7 +159,7 @@ fn log(dir: &Path, inputs: Vec<StoreInput>, sync_bytes: usize) -> AnyResult<f64>
             let outcome = reader.scan(&ScanRequest {
                 table: table.clone(),
                 after,
-                upto: OrderKey::MAX,
+                upto: OrderKey::end_of(reader.resolved()),
                 bytes_max: 4 << 20,
                 events_max: usize::MAX,
                 lane: false,

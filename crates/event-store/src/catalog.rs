@@ -149,14 +149,14 @@ impl Catalog {
         self.versions.get(id).map(|info| Arc::clone(&info.version))
     }
 
-    /// Whether an old version may be forgotten: not its table's last, and nothing above
-    /// `floor` was written with it.
-    pub(crate) fn forget(&mut self, floor: OrderKey) {
+    /// Forgets old versions: not their table's last, and all that was written with them
+    /// lies at or below where the table's coverage begins.
+    pub(crate) fn forget(&mut self, from: impl Fn(TableId) -> OrderKey) {
         let last: Vec<VersionId> = self.by_table.values().filter_map(|v| v.last().copied()).collect();
         let old: Vec<VersionId> = self
             .versions
             .iter()
-            .filter(|(id, info)| info.last_used <= floor && !last.contains(id))
+            .filter(|(id, info)| info.last_used <= from(info.table) && !last.contains(id))
             .map(|(id, _)| *id)
             .collect();
         for id in old {

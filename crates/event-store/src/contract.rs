@@ -77,6 +77,19 @@ pub struct DdlPage {
     pub ddls: Vec<(OrderKey, Arc<DdlEvent>)>,
 }
 
+/// Row events that a store holds completely: those with `from < key ≤ to`, half-open
+/// like all ranges of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coverage {
+    /// Exclusive: row events up to here may be gone. The store's start, then what GC
+    /// removed.
+    pub from: OrderKey,
+    /// Inclusive: the end of resolved-ts; where the table was given up if it `ended`.
+    pub to: OrderKey,
+    /// The table was detached: nothing will come behind `to`.
+    pub ended: bool,
+}
+
 /// Reading side; shared between threads. Shows synced data only.
 pub trait StoreReader: Send + Sync + 'static {
     /// The store's history.
@@ -88,8 +101,28 @@ pub trait StoreReader: Send + Sync + 'static {
     /// Reads row events of one table.
     ///
     /// # Errors
-    /// A corrupt or missing block, never a silent gap; a start below what GC removed.
+    /// A corrupt or missing block, never a silent gap; a range outside
+    /// [`Self::coverage`]; a detached table.
     fn scan(&self, request: &ScanRequest) -> Result<ScanOutcome, StoreError>;
+
+    /// What the store holds of a table. A store is sent every table from its own start
+    /// on, so a table first met later, or never, is covered from there. None: the table
+    /// was detached and its data are gone.
+    fn coverage(&self, table: &TableName) -> Option<Coverage>;
+
+    /// Whether the table can be read from `after` on for as long as it lasts.
+    ///
+    /// # Errors
+    /// It was detached, or the place is outside its coverage.
+    fn check_start(&self, table: &TableName, after: OrderKey) -> Result<(), StoreError> {
+        match self.coverage(table).filter(|held| !held.ended) {
+            None => Err(StoreError::Detached(table.to_string())),
+            Some(held) if after < held.from || after > held.to => {
+                Err(StoreError::not_covered(table, after, held))
+            }
+            Some(_) => Ok(()),
+        }
+    }
 
     /// DDL and implicit creations with `after < key ≤ upto`, all tables, ascending; at
     /// most `limit` (0 = no limit).
@@ -184,8 +217,9 @@ pub trait StoreWriter: Send {
     fn advance_gc(&mut self, tables: &[(TableName, OrderKey)], schema: OrderKey) -> Result<u64, StoreError>;
 
     /// Gives a table up (its disk share was exceeded, or its changefeed ended): its
-    /// data no longer count and go with the next GC; later scans of it are a definite
-    /// error.
+    /// data no longer count and go with the next GC, and what still comes of it is not
+    /// stored; its coverage ends, and later scans of it are a definite error. A table
+    /// that the store has not met is left alone.
     ///
     /// # Errors
     /// Writing failed.

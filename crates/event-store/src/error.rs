@@ -4,7 +4,9 @@ use std::fmt;
 
 use weir_protocol::store::StoreInput;
 use weir_segment::SegmentError;
-use weir_types::{Classified, ErrorClass, Xid};
+use weir_types::{Classified, ErrorClass, OrderKey, TableName, Xid};
+
+use crate::contract::Coverage;
 
 /// Why the store cannot do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -12,6 +14,18 @@ pub enum StoreError {
     /// The place is no longer, or not yet, in the store.
     #[error("the store does not hold `{0}`")]
     OutOfRange(String),
+    /// Row events outside of what the store holds of a table.
+    #[error("the store holds `{table}` behind `{from}` up to `{to}`, not at `{at}`")]
+    NotCovered {
+        /// The table.
+        table: String,
+        /// The place asked for.
+        at: OrderKey,
+        /// Begin of what is held, exclusive.
+        from: OrderKey,
+        /// End of what is held, inclusive.
+        to: OrderKey,
+    },
     /// The table was given up.
     #[error("table `{0}` was detached from the store")]
     Detached(String),
@@ -75,6 +89,15 @@ pub enum StoreError {
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 impl StoreError {
+    pub(crate) fn not_covered(table: &TableName, at: OrderKey, held: Coverage) -> Self {
+        Self::NotCovered {
+            table: table.to_string(),
+            at,
+            from: held.from,
+            to: held.to,
+        }
+    }
+
     /// Whether there is no room now, but may be later.
     pub fn is_full(&self) -> bool {
         match self {
@@ -99,7 +122,7 @@ impl Classified for StoreError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::QuotaExceeded { .. } | Self::Locked(_) => ErrorClass::Transient,
-            Self::Detached(_) => ErrorClass::Table,
+            Self::Detached(_) | Self::NotCovered { .. } => ErrorClass::Table,
             Self::InvalidInput(_) | Self::OutOfRange(_) => ErrorClass::Changefeed,
             Self::Segment(error) => error.class(),
             Self::Io { source, .. } if weir_segment::is_full(source) => ErrorClass::Transient,
@@ -121,13 +144,16 @@ impl Classified for StoreError {
             Self::Manifest(_) => "WEIR-STO-010",
             Self::Poisoned => "WEIR-STO-011",
             Self::Io { .. } => "WEIR-STO-012",
+            Self::NotCovered { .. } => "WEIR-STO-013",
             Self::Segment(error) => error.code(),
         }
     }
 
     fn action(&self) -> String {
         match self {
-            Self::OutOfRange(_) => "start the changefeed anew from a position the source still has",
+            Self::OutOfRange(_) | Self::NotCovered { .. } => {
+                "start the changefeed anew from a position the source still has"
+            }
             Self::Detached(_) => "register the table again so that it is read from the source once more",
             Self::QuotaExceeded { .. } => "raise `store.disk-quota`, or see which table is slow downstream",
             Self::TransactionTooLarge { .. } => "raise `store.disk-quota` above the size of the transaction",

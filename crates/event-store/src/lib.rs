@@ -15,6 +15,7 @@ pub mod memory;
 pub mod metrics;
 
 mod catalog;
+mod coverage;
 mod entry;
 mod history;
 mod meta;
@@ -25,8 +26,8 @@ mod view;
 mod wire;
 
 pub use contract::{
-    DdlPage, Recovered, ScanEnd, ScanOutcome, ScanRequest, StoreReader, StoreWriter, SyncTicket, Synced,
-    Usage,
+    Coverage, DdlPage, Recovered, ScanEnd, ScanOutcome, ScanRequest, StoreReader, StoreWriter, SyncTicket,
+    Synced, Usage,
 };
 pub use error::{AppendError, StoreError};
 pub use log::{LogOptions, LogReader, LogStore, LogWriter};

@@ -8,7 +8,7 @@ use weir_segment::FrameAddress;
 use weir_types::{CommitTs, LineageId, OrderKey, SourcePosition, TableName, Token};
 
 use crate::contract::{
-    DdlPage, Recovered, ScanOutcome, ScanRequest, StoreReader, StoreWriter, SyncTicket, Synced,
+    Coverage, DdlPage, Recovered, ScanOutcome, ScanRequest, StoreReader, StoreWriter, SyncTicket, Synced,
 };
 use crate::entry::Batch;
 use crate::error::{AppendError, Result, StoreError};
@@ -167,7 +167,8 @@ impl MemoryWriter {
 }
 
 impl StoreWriter for MemoryWriter {
-    fn append(&mut self, input: StoreInput, now_ms: u64) -> Result<(), AppendError> {
+    fn append(&mut self, mut input: StoreInput, now_ms: u64) -> Result<(), AppendError> {
+        self.state.drop_given_up(&mut input);
         let stamp = match self.stamp(&input, now_ms) {
             Ok(stamp) => stamp,
             Err(error) => {
@@ -203,8 +204,7 @@ impl StoreWriter for MemoryWriter {
             shown.view.sub_live(table, bytes as u64);
             freed += bytes as u64;
             if let Some(last) = last {
-                let removed = shown.view.removed.entry(table).or_default();
-                *removed = (*removed).max(last);
+                shown.view.coverage.raise(table, last);
             }
         }
         while let Some(meta) = shown.metas.front().filter(|m| m.last() < floors.min.commit_ts) {
@@ -220,7 +220,9 @@ impl StoreWriter for MemoryWriter {
     fn detach(&mut self, table: &TableName) -> Result<()> {
         let mut shown = write(&self.shared);
         if let Some(id) = shown.view.id(table) {
-            shown.view.detached.insert(id);
+            let to = OrderKey::end_of(shown.view.resolved);
+            shown.view.coverage.end(id, to);
+            self.state.give_up(table);
         }
         Ok(())
     }
@@ -280,6 +282,10 @@ impl StoreReader for MemoryReader {
             slicer.stop();
         }
         Ok(slicer.finish())
+    }
+
+    fn coverage(&self, table: &TableName) -> Option<Coverage> {
+        read(&self.shared).view.coverage_of(table)
     }
 
     fn ddls(&self, after: OrderKey, upto: OrderKey, limit: usize) -> Result<DdlPage> {

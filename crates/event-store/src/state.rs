@@ -1,13 +1,15 @@
 //! The writer's state, common to both stores: gives commit-ts and numbers, checks
 //! inputs, follows attempts, prepared XA groups, position and schema.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use weir_protocol::store::{GroupDdl, ReadPosition, StoreInput, TxnGroup, TxnMeta};
 use weir_segment::FrameAddress;
-use weir_types::{AttemptId, Block, BlockBuilder, CommitClock, CommitTs, OrderKey, SourcePosition, Xid};
+use weir_types::{
+    AttemptId, Block, BlockBuilder, CommitClock, CommitTs, OrderKey, SourcePosition, TableName, Xid,
+};
 
 use crate::catalog::{Catalog, CatalogMark, TableId, VersionId};
 use crate::contract::Recovered;
@@ -42,6 +44,8 @@ pub(crate) struct WriterState {
     pub(crate) prepared: BTreeMap<Xid, Vec<Fragment>>,
     pub(crate) next_attempt: AttemptId,
     pub(crate) history: SchemaHistory,
+    /// Detached tables: what comes of them is not stored.
+    given_up: HashSet<TableName>,
     /// Blocks of attempts stay in memory.
     pub(crate) keep_blocks: bool,
 }
@@ -140,8 +144,32 @@ impl WriterState {
             prepared: BTreeMap::new(),
             next_attempt: AttemptId(1),
             history: SchemaHistory::default(),
+            given_up: HashSet::new(),
             keep_blocks,
         }
+    }
+
+    /// Nothing of the table is taken any more.
+    pub(crate) fn give_up(&mut self, table: &TableName) {
+        self.given_up.insert(table.clone());
+    }
+
+    /// Takes out what is not stored.
+    pub(crate) fn drop_given_up(&self, input: &mut StoreInput) {
+        if self.given_up.is_empty() {
+            return;
+        }
+        let blocks = match input {
+            StoreInput::Group { group, .. } => &mut group.blocks,
+            StoreInput::Fragment { blocks, .. }
+            | StoreInput::Commit { blocks, .. }
+            | StoreInput::Prepare { blocks, .. } => blocks,
+            StoreInput::Discard { .. }
+            | StoreInput::CommitPrepared { .. }
+            | StoreInput::RollbackPrepared { .. }
+            | StoreInput::Tick { .. } => return,
+        };
+        blocks.retain(|block| !self.given_up.contains(&block.version.name));
     }
 
     fn check(&self, input: &StoreInput) -> Result<()> {

@@ -101,6 +101,7 @@ fn op() -> impl Strategy<Value = Op> {
         6 => Just(Op::Sync),
         2 => Just(Op::Begin),
         2 => any::<u64>().prop_map(|seed| Op::Gc { seed }),
+        1 => Just(Op::Detach),
         1 => any::<u64>().prop_map(|seed| Op::Reopen { seed }),
         2 => any::<u64>().prop_map(|seed| Op::Check { seed }),
     ]
@@ -154,6 +155,9 @@ fn mixed() -> Vec<Op> {
         ops.push(Op::Check {
             seed: u64::from(round),
         });
+        if round == 5 {
+            ops.push(Op::Detach);
+        }
         ops.push(Op::Gc {
             seed: u64::from(round),
         });

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use weir_types::{CommitTs, LineageId, OrderKey, TableName, TableVersion};
 
 use crate::catalog::{TableId, VersionId};
-use crate::contract::ScanRequest;
+use crate::contract::{Coverage, ScanRequest};
+use crate::coverage::Coverages;
 use crate::entry::Batch;
 use crate::error::{Result, StoreError};
 use crate::history::SchemaHistory;
@@ -20,9 +21,7 @@ pub(crate) struct View {
     pub(crate) versions: HashMap<VersionId, Arc<TableVersion>>,
     pub(crate) tail: Tail,
     pub(crate) history: SchemaHistory,
-    /// Greatest key that GC may have removed, per table.
-    pub(crate) removed: HashMap<TableId, OrderKey>,
-    pub(crate) detached: HashSet<TableId>,
+    pub(crate) coverage: Coverages,
     /// Bytes held per table.
     pub(crate) live: HashMap<TableId, u64>,
     /// Key of the last row event per table.
@@ -45,8 +44,7 @@ impl View {
             versions: HashMap::new(),
             tail: Tail::new(tail_bytes_max, OrderKey::MIN),
             history: SchemaHistory::default(),
-            removed: HashMap::new(),
-            detached: HashSet::new(),
+            coverage: Coverages::default(),
             live: HashMap::new(),
             last: HashMap::new(),
         }
@@ -83,27 +81,31 @@ impl View {
     /// None if the store holds nothing of the table yet.
     ///
     /// # Errors
-    /// A detached table, or a start below what GC removed.
+    /// A detached table, or a range outside of what is held.
     pub(crate) fn scope(&self, request: &ScanRequest) -> Result<Option<Scope>> {
-        let Some(table) = self.id(&request.table) else {
-            return Ok(None);
-        };
-        if self.detached.contains(&table) {
+        let Some(held) = self.coverage_of(&request.table).filter(|held| !held.ended) else {
             return Err(StoreError::Detached(request.table.to_string()));
+        };
+        if request.after < held.from {
+            return Err(StoreError::not_covered(&request.table, request.after, held));
         }
-        if self.removed.get(&table).is_some_and(|r| request.after < *r) {
-            let place = format!("row events of `{}` behind {}", request.table, request.after);
-            return Err(StoreError::OutOfRange(place));
+        if request.upto > held.to {
+            return Err(StoreError::not_covered(&request.table, request.upto, held));
         }
-        let upto = request.upto.min(OrderKey::end_of(self.resolved));
-        Ok(Some(Scope { table, upto }))
+        let upto = request.upto;
+        Ok(self.id(&request.table).map(|table| Scope { table, upto }))
+    }
+
+    pub(crate) fn coverage_of(&self, name: &TableName) -> Option<Coverage> {
+        let table = self.id(name).unwrap_or(TableId::MAX);
+        self.coverage.of(table, self.resolved)
     }
 
     pub(crate) fn live_bytes(&self) -> HashMap<TableName, u64> {
         let counted = self
             .live
             .iter()
-            .filter(|(id, n)| **n > 0 && !self.detached.contains(id));
+            .filter(|(id, n)| **n > 0 && !self.coverage.has_ended(**id));
         counted
             .filter_map(|(id, n)| Some((self.names.get(*id as usize)?.clone(), *n)))
             .collect()
@@ -137,7 +139,7 @@ impl Floors {
         for (name, key) in tables {
             let key = (*key).min(end);
             match view.id(name) {
-                Some(id) if view.detached.contains(&id) => {}
+                Some(id) if view.coverage.has_ended(id) => {}
                 Some(id) => {
                     let floor = floors.entry(id).or_insert(key);
                     *floor = (*floor).min(key);
@@ -149,7 +151,7 @@ impl Floors {
         Self {
             tables: floors,
             schema,
-            detached: view.detached.clone(),
+            detached: view.coverage.ended().collect(),
             min,
         }
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use weir_event_store::error::StoreError;
-use weir_event_store::{DdlPage, ScanEnd, ScanOutcome, ScanRequest, StoreReader};
+use weir_event_store::{Coverage, DdlPage, ScanEnd, ScanOutcome, ScanRequest, StoreReader};
 use weir_types::{Block, BlockSlice, CommitTs, LineageId, OrderKey, RowEvent, TableName, Token};
 
 use crate::history::History;
@@ -122,6 +122,14 @@ impl StoreReader for ModelStore {
         }
         let end = ScanEnd::Exhausted;
         Ok(ScanOutcome { slices, end })
+    }
+
+    fn coverage(&self, _table: &TableName) -> Option<Coverage> {
+        Some(Coverage {
+            from: OrderKey::MIN,
+            to: OrderKey::end_of(self.resolved()),
+            ended: false,
+        })
     }
 
     fn ddls(&self, after: OrderKey, upto: OrderKey, limit: usize) -> Result<DdlPage, StoreError> {

@@ -344,3 +344,19 @@ fn a_stream_stops_at_its_ddl_until_that_has_passed() {
     });
     assert_eq!(bench.service.streams(), 0);
 }
+
+/// Found out without a scan: an idle table has none.
+#[test]
+fn a_start_outside_of_what_the_store_holds_fails_its_table() {
+    let mut bench = Bench::small(3);
+    let end = bench.store.history().end;
+    let later = OrderKey::end_of(weir_types::CommitTs(end.0 + 1));
+    bench.reset(1, Span::Table(TableName::new("quiet", "t")), later);
+    bench.grant(1, LIFE, 1, 500, 0);
+    let failed = bench.sent.iter().find_map(|m| match &m.body {
+        StreamBody::Failed(report) => Some((report.code, report.class)),
+        _ => None,
+    });
+    assert_eq!(failed, Some(("WEIR-STO-013", weir_types::ErrorClass::Table)));
+    assert_eq!(bench.scans, 0);
+}

@@ -58,7 +58,7 @@ fn compare(rng: &mut Rng, model: &ModelStore, reader: &dyn StoreReader, seed: u6
         let request = ScanRequest {
             table: table.clone(),
             after: a.min(b),
-            upto: a.max(b),
+            upto: a.max(b).min(OrderKey::end_of(end)),
             bytes_max: usize::try_from(rng.below(5_000)).unwrap(),
             events_max: usize::try_from(rng.between(1, 10)).unwrap(),
             lane: rng.percent(20),

@@ -1,5 +1,6 @@
 //! What streams tell the collector.
 
+use weir_event_store::StoreReader;
 use weir_protocol::collector::{StreamBody, StreamMessage};
 use weir_protocol::service::Span;
 use weir_types::{DispatcherId, Epoch, ErrorReport, SeqNo};
@@ -97,6 +98,19 @@ impl ServiceCore {
             Phase::Resting | Phase::Queued | Phase::Scanning | Phase::Barrier(_) => {
                 self.send_resolved(id, out);
             }
+        }
+    }
+
+    /// A stream that the store cannot serve from its start fails. An idle table is never
+    /// scanned, which would find it out.
+    pub(super) fn check_start(&mut self, id: DispatcherId, store: &dyn StoreReader, out: &mut Vec<Effect>) {
+        let Some(stream) = self.streams.get(&id) else {
+            return;
+        };
+        if let Span::Table(table) = &stream.span
+            && let Err(error) = store.check_start(table, stream.cursor)
+        {
+            self.fail(id, ErrorReport::new(&error), out);
         }
     }
 

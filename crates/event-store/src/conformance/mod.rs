@@ -3,6 +3,7 @@
 
 mod inputs;
 mod model;
+mod outside;
 
 use std::sync::Arc;
 
@@ -43,6 +44,8 @@ pub enum Op {
     Begin,
     /// The tables have come to places chosen by the seed.
     Gc { seed: u64 },
+    /// The last of the tables is given up.
+    Detach,
     /// The process ends, one way or another.
     Reopen { seed: u64 },
     /// Everything is compared, in slices chosen by the seed.
@@ -167,6 +170,7 @@ impl<'a> Run<'a> {
             Op::Sync => self.sync(),
             Op::Begin => self.begin(),
             Op::Gc { seed } => self.gc(*seed),
+            Op::Detach => self.detach(),
             Op::Reopen { seed } => self.reopen(*seed),
             Op::Check { seed } => self.check(*seed),
         }
@@ -256,6 +260,29 @@ impl<'a> Run<'a> {
         }
     }
 
+    fn detach(&mut self) {
+        let Some(table) = self.model.tables().pop() else {
+            return;
+        };
+        let store = self.store();
+        let has_rows = store.reader.last_key(&table, OrderKey::MIN).is_some();
+        let to = OrderKey::end_of(store.reader.resolved());
+        let done = match store.writer.detach(&table) {
+            Err(error) if error.is_full() => store.writer.detach(&table),
+            other => other,
+        };
+        // A store leaves alone what it has not met.
+        let ended = store.reader.check_start(&table, to).is_err();
+        match done {
+            Ok(()) if ended => self.model.detached(&table, Some(to)),
+            Ok(()) => assert!(!has_rows),
+            Err(_) => {
+                self.model.detached(&table, None);
+                self.reopen(6);
+            }
+        }
+    }
+
     fn reopen(&mut self, seed: u64) {
         self.tickets.clear();
         let old = self.open.take();
@@ -288,7 +315,23 @@ impl<'a> Run<'a> {
         let upto = OrderKey::end_of(reader.resolved());
         let mut rng = Rng::new(seed);
         for table in self.model.tables() {
+            if reader.check_start(&table, upto).is_ok() {
+                self.model.not_detached(&table);
+            }
+            if let Some(to) = self.model.ended(&table) {
+                outside::check_ended(&*reader, &table, to);
+                continue;
+            }
             let floor = self.model.floor(&table);
+            let held = reader.coverage(&table).expect("it was not detached");
+            assert!(held.from <= floor && held.to == upto && !held.ended);
+            let found = self.scan_all(&*reader, &table, held.from, upto, &mut rng);
+            assert_eq!(
+                found,
+                self.model.expected(&table, held.from, upto),
+                "{table} is covered"
+            );
+            outside::check_outside(&*reader, &table, held);
             let expected = self.model.expected(&table, floor, upto);
             let found = self.scan_all(&*reader, &table, floor, upto, &mut rng);
             assert_eq!(found, expected, "rows of {table}");
@@ -396,11 +439,13 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What a refused input must still hold.
+/// What a refused input must still hold: what is not of the table that can be detached.
 fn told_parts(input: &StoreInput) -> (usize, usize, usize) {
     let parts = crate::state::parts(input);
-    let bytes = parts.blocks.iter().map(|b| b.payload.len()).sum();
-    (parts.blocks.len(), bytes, parts.ddls.len())
+    let last = model::TABLES.last().map_or("", |table| table);
+    let kept = parts.blocks.iter().filter(|b| *b.version.name.table != *last);
+    let bytes = kept.clone().map(|b| b.payload.len()).sum();
+    (kept.count(), bytes, parts.ddls.len())
 }
 
 /// Runs all steps, then syncs and compares. Returns row events compared and times

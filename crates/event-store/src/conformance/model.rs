@@ -62,6 +62,8 @@ pub struct Model {
     pub(super) prepared: BTreeMap<Xid, Vec<Row>>,
     floors: BTreeMap<TableName, OrderKey>,
     history_floor: OrderKey,
+    /// Detached tables, where their coverage ended; none if only the store knows.
+    ended: BTreeMap<TableName, Option<OrderKey>>,
     pub(super) offset: u64,
     pub(super) number: u64,
     pub(super) versions: Vec<Arc<TableVersion>>,
@@ -87,6 +89,7 @@ impl Model {
             prepared: BTreeMap::new(),
             floors: BTreeMap::new(),
             history_floor: OrderKey::MIN,
+            ended: BTreeMap::new(),
             offset: 4,
             number: 0,
             versions: versions(),
@@ -162,8 +165,16 @@ impl Model {
 
     /// The store took the input.
     pub fn appended(&mut self, input: &StoreInput, now_ms: u64) {
+        // What stores nothing uses up no number.
+        let stores = match input {
+            StoreInput::Discard { .. } => false,
+            StoreInput::Fragment { blocks, .. } => {
+                blocks.iter().any(|b| !self.ended.contains_key(&b.version.name))
+            }
+            _ => true,
+        };
         if let Some(attempt) = crate::state::parts(input).attempt
-            && !matches!(input, StoreInput::Discard { .. })
+            && stores
         {
             self.attempts_seen = self.attempts_seen.max(attempt.0);
         }
@@ -299,6 +310,26 @@ impl Model {
         self.floors.get(table).copied().unwrap_or(OrderKey::MIN)
     }
 
+    /// The table was detached when everything up to `to` was visible; none: the store
+    /// failed meanwhile.
+    pub fn detached(&mut self, table: &TableName, to: Option<OrderKey>) {
+        let known = self.ended.entry(table.clone()).or_insert(to);
+        *known = known.or(to);
+    }
+
+    /// What reopening settled.
+    pub fn not_detached(&mut self, table: &TableName) {
+        if let Some(None) = self.ended.get(table) {
+            self.ended.remove(table);
+        }
+    }
+
+    /// Where the coverage of a detached table ended; none in none if only the store
+    /// knows.
+    pub fn ended(&self, table: &TableName) -> Option<Option<OrderKey>> {
+        self.ended.get(table).copied()
+    }
+
     /// Where the DDL history begins.
     pub fn history_floor(&self) -> OrderKey {
         self.history_floor
@@ -372,7 +403,9 @@ impl Model {
         for (table, key) in tables {
             let floor = self.floors.entry(table.clone()).or_default();
             *floor = (*floor).max(*key);
-            min = min.min(*key);
+            if !self.ended.contains_key(table) {
+                min = min.min(*key);
+            }
         }
         self.history_floor = self.history_floor.max(min);
     }

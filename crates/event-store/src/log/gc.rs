@@ -113,7 +113,8 @@ pub(crate) fn advance(
     let mut shown = shared.write();
     shown.view.history.advance(floors.min);
     writer.state.history.advance(floors.min);
-    writer.state.catalog.forget(floors.min);
+    let coverage = &shown.view.coverage;
+    writer.state.catalog.forget(|table| coverage.from(table));
     let known = writer.state.catalog.versions();
     shown.view.versions.retain(|id, _| known.contains_key(id));
     drop(shown);
@@ -123,28 +124,41 @@ pub(crate) fn advance(
     Ok(freed)
 }
 
-/// Notes durably up to where row events of the tables may be gone.
-fn note_removed(writer: &mut LogWriter, tables: &[TablePointer], floors: &Floors) -> Vec<(u32, OrderKey)> {
-    let mut raised = Vec::new();
+/// Notes up to where row events of the tables may be gone, fragments whose commit lies
+/// in another segment included.
+fn note_removed(
+    writer: &mut LogWriter,
+    number: u64,
+    tables: &[TablePointer],
+    floors: &Floors,
+) -> Vec<(u32, OrderKey)> {
+    let pins = writer
+        .shared
+        .read()
+        .pins
+        .get(&number)
+        .cloned()
+        .unwrap_or_default();
+    let passed = pins
+        .into_iter()
+        .filter(|(table, last)| *last <= floors.of(*table));
+    let mut raised: Vec<(u32, OrderKey)> = passed.collect();
     for pointer in tables.iter().filter(|p| p.first <= p.last) {
         let upto = pointer.last.min(floors.of(pointer.table));
         if pointer.first > upto {
             continue;
         }
         raised.push((pointer.table, upto));
-        let known = &mut writer.manifest.removed;
-        match known.iter_mut().find(|(table, _)| *table == pointer.table) {
-            Some((_, at)) => *at = (*at).max(upto),
-            None => known.push((pointer.table, upto)),
-        }
+    }
+    for (table, upto) in &raised {
+        writer.manifest.coverage.raise(*table, *upto);
     }
     raised
 }
 
 fn show_removed(shown: &mut Shown, raised: &[(u32, OrderKey)]) {
     for (table, upto) in raised {
-        let at = shown.view.removed.entry(*table).or_default();
-        *at = (*at).max(*upto);
+        shown.view.coverage.raise(*table, *upto);
     }
 }
 
@@ -157,7 +171,7 @@ fn remove(writer: &mut LogWriter, dead: &[Dead], floors: &Floors) -> Result<u64>
     let shared = Arc::clone(&writer.shared);
     let (old, mut raised) = (writer.manifest.clone(), Vec::new());
     for (candidate, directory) in dead {
-        raised.extend(note_removed(writer, directory, floors));
+        raised.extend(note_removed(writer, candidate.data.number, directory, floors));
         writer.manifest.remove(candidate.data.number);
     }
     if let Err(error) = writer.manifest.write(&*shared.volume) {
@@ -222,7 +236,7 @@ fn rewrite_live(
         Err(error) => return Err(error),
     };
     let old = writer.manifest.clone();
-    let raised = note_removed(writer, directory, floors);
+    let raised = note_removed(writer, number, directory, floors);
     if let Err(error) = writer.manifest.write(&*shared.volume) {
         writer.manifest = old;
         return Err(error);

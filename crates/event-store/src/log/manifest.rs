@@ -1,4 +1,4 @@
-//! Which segments a store has, what GC removed, what was detached.
+//! Which segments a store has, and the coverage of its tables as GC and detaching move it.
 //!
 //! Two files, written in turn and in place, so that a torn write leaves the other and
 //! GC needs no room on a full disk. A segment that is missing here or there is told
@@ -6,9 +6,9 @@
 
 use serde::{Deserialize, Serialize};
 use weir_segment::Volume;
-use weir_types::{LineageId, OrderKey};
+use weir_types::LineageId;
 
-use crate::catalog::TableId;
+use crate::coverage::Coverages;
 use crate::error::{Result, StoreError};
 
 const NAMES: [&str; 2] = ["manifest-0", "manifest-1"];
@@ -26,8 +26,7 @@ pub(crate) struct Manifest {
     /// Segments from here on are there, except `gone`.
     pub(crate) floor: u64,
     pub(crate) gone: Vec<u64>,
-    pub(crate) removed: Vec<(TableId, OrderKey)>,
-    pub(crate) detached: Vec<TableId>,
+    pub(crate) coverage: Coverages,
     #[serde(skip)]
     pub(crate) generation: u64,
 }
@@ -65,8 +64,7 @@ impl Manifest {
             last: 0,
             floor: 1,
             gone: Vec::new(),
-            removed: Vec::new(),
-            detached: Vec::new(),
+            coverage: Coverages::default(),
             generation: 0,
         }
     }

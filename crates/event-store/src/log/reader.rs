@@ -9,7 +9,7 @@ use super::disk::{Segment, Shared, find};
 use super::index::MetaRef;
 use super::record::{BASE, BLOCK, BlockHead, FRAGMENT, META, fragment};
 use crate::catalog::{TableId, VersionId};
-use crate::contract::{DdlPage, ScanOutcome, ScanRequest, StoreReader};
+use crate::contract::{Coverage, DdlPage, ScanOutcome, ScanRequest, StoreReader};
 use crate::entry::{Entry, Place, stamp_block};
 use crate::error::{Result, StoreError};
 use crate::meta::{Checkpoint, MetaBatch, TokenWalk};
@@ -301,6 +301,10 @@ impl StoreReader for LogReader {
             slicer.stop();
         }
         Ok(slicer.finish())
+    }
+
+    fn coverage(&self, table: &TableName) -> Option<Coverage> {
+        self.shared.read().view.coverage_of(table)
     }
 
     fn ddls(&self, after: OrderKey, upto: OrderKey, limit: usize) -> Result<DdlPage> {

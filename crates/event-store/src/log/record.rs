@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use weir_types::{AttemptId, Block, CommitTs, DdlEvent, OrderKey, TableName, TableVersion, Xid};
 
 use crate::catalog::{TableId, VersionId};
+use crate::coverage::Coverages;
 use crate::entry::{Fragment, FragmentRef};
 use crate::state::{Stamp, WriterState};
 use crate::wire::{Input, put, put_bytes};
@@ -232,6 +233,7 @@ pub(crate) struct Snapshot {
     pub(crate) history_base: BTreeSet<TableName>,
     pub(crate) history: Vec<DdlRecord>,
     pub(crate) prepared: Vec<(Xid, Vec<u8>)>,
+    pub(crate) coverage: Coverages,
     /// Where the segment before this one ends.
     pub(crate) previous_end: u64,
 }
@@ -257,7 +259,7 @@ fn decode_fragments(bytes: &[u8]) -> Option<Vec<Fragment>> {
 }
 
 impl Snapshot {
-    pub(crate) fn of(state: &WriterState, previous_end: u64) -> Self {
+    pub(crate) fn of(state: &WriterState, coverage: Coverages, previous_end: u64) -> Self {
         let versions = state.catalog.versions().iter();
         let prepared = state.prepared.iter();
         Self {
@@ -278,6 +280,7 @@ impl Snapshot {
             prepared: prepared
                 .map(|(xid, f)| (xid.clone(), encode_fragments(f)))
                 .collect(),
+            coverage,
             previous_end,
         }
     }

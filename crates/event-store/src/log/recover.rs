@@ -113,13 +113,11 @@ pub(crate) fn open(volume: Arc<dyn Volume>, options: LogOptions) -> Result<Opene
     };
     let files = tidy(&*volume, &manifest)?;
     let tail_bytes = options.memory_bytes - options.memory_bytes / 4;
-    let mut shown = Shown {
+    let shown = Shown {
         view: View::new(manifest.lineage, tail_bytes),
         segments: BTreeMap::new(),
         pins: HashMap::new(),
     };
-    shown.view.removed = manifest.removed.iter().copied().collect();
-    shown.view.detached = manifest.detached.iter().copied().collect();
     let start = options.start.clone();
     let shared = Arc::new(Shared::new(Arc::clone(&volume), options, shown));
     let opened = match files.sealed.last_key_value() {
@@ -299,6 +297,7 @@ fn resume(shared: Arc<Shared>, manifest: Manifest, files: &Files, last: u64) -> 
         enter(&shared, &manifest, *number, *sealed, end)?;
     }
     let sealed = files.sealed.get(&last).copied().unwrap_or(false);
+    let mut manifest = manifest;
     let reader = open_reader(&shared, &manifest, last, sealed)?;
     if sealed || last != manifest.last {
         return Err(reader.corrupt(0, "the last segment is sealed").into());
@@ -307,8 +306,17 @@ fn resume(shared: Arc<Shared>, manifest: Manifest, files: &Files, last: u64) -> 
     // What has neither commit nor prepare is read again from the source.
     walked.state.attempts.clear();
     settle(&reader, walked.end)?;
+    manifest.coverage.merge(&walked.coverage);
     let log = SegmentWriter::resume(reader.file(), reader.name(), walked.end, walked.groups);
     show(&shared, &walked);
+    shared.write().view.coverage = manifest.coverage.clone();
+    let ended = manifest
+        .coverage
+        .ended()
+        .filter_map(|id| walked.state.catalog.names().get(id as usize));
+    for name in ended.cloned().collect::<Vec<_>>() {
+        walked.state.give_up(&name);
+    }
     let recovered = walked.state.recovered(manifest.lineage);
     let entries = walked.index.count;
     let data = Segment {

@@ -9,6 +9,7 @@ use super::record::{
     VERSION, VersionRecord, fragment,
 };
 use super::seal::base_ts;
+use crate::coverage::Coverages;
 use crate::entry::Fragment;
 use crate::error::{Result, StoreError};
 use crate::meta::{Checkpoint, MetaBatch, XaChange};
@@ -27,6 +28,8 @@ pub(crate) struct Walked {
     pub(crate) base: weir_segment::FrameAddress,
     pub(crate) base_ts: weir_types::CommitTs,
     pub(crate) previous_end: u64,
+    /// When the segment began.
+    pub(crate) coverage: Coverages,
     pub(crate) end: u64,
     pub(crate) groups: u64,
 }
@@ -95,8 +98,9 @@ fn walk_first(reader: &SegmentReader, frames: &[ScannedFrame]) -> Result<Walked>
     let (place, base_ts) = parsed.ok_or_else(|| malformed(reader, base))?;
     state.place = place;
     let parsed = body(snapshot, SNAPSHOT).and_then(|b| serde_json::from_slice::<Snapshot>(&b).ok());
-    let parsed = parsed.ok_or_else(|| malformed(reader, snapshot))?;
+    let mut parsed = parsed.ok_or_else(|| malformed(reader, snapshot))?;
     let previous_end = parsed.previous_end;
+    let coverage = std::mem::take(&mut parsed.coverage);
     parsed
         .restore(&mut state)
         .ok_or_else(|| malformed(reader, snapshot))?;
@@ -106,6 +110,7 @@ fn walk_first(reader: &SegmentReader, frames: &[ScannedFrame]) -> Result<Walked>
         base: base.address,
         base_ts,
         previous_end,
+        coverage,
         end: 0,
         groups: 0,
     })

@@ -66,10 +66,11 @@ pub(crate) fn begin_segment(
     previous_end: u64,
 ) -> Result<Begun> {
     let name = log_name(number);
-    let id = SegmentId {
-        lineage: shared.read().view.lineage.0,
-        number,
+    let (lineage, coverage) = {
+        let view = &shared.read().view;
+        (view.lineage.0, view.coverage.clone())
     };
+    let id = SegmentId { lineage, number };
     let mut log = SegmentWriter::create(&*shared.volume, &name, id)?;
     let base_ts = state.clock.last();
     let mut head = Vec::new();
@@ -79,7 +80,7 @@ pub(crate) fn begin_segment(
         SNAPSHOT,
         b"",
         Codec::Lz4,
-        &json(&Snapshot::of(state, previous_end))?,
+        &json(&Snapshot::of(state, coverage, previous_end))?,
     )?;
     log.end_group(b"")?;
     log.sync_handle().sync(log.offset())?;
@@ -264,7 +265,8 @@ impl LogWriter {
 }
 
 impl StoreWriter for LogWriter {
-    fn append(&mut self, input: StoreInput, now_ms: u64) -> Result<(), AppendError> {
+    fn append(&mut self, mut input: StoreInput, now_ms: u64) -> Result<(), AppendError> {
+        self.state.drop_given_up(&mut input);
         let (stamp, encoded) = match self.try_append(&input, now_ms) {
             Ok(done) => done,
             Err(error) => {
@@ -322,18 +324,21 @@ impl StoreWriter for LogWriter {
 
     fn detach(&mut self, table: &TableName) -> Result<()> {
         self.shared.check()?;
-        let Some(id) = self.shared.read().view.id(table) else {
-            return Ok(());
-        };
-        if !self.manifest.detached.contains(&id) {
-            self.manifest.detached.push(id);
-            let written = self.manifest.write(&*self.shared.volume);
-            if let Err(error) = written {
-                self.manifest.detached.retain(|t| *t != id);
-                return Err(self.settle(error));
+        let (id, to) = {
+            let view = &self.shared.read().view;
+            match view.id(table) {
+                Some(id) if !view.coverage.has_ended(id) => (id, OrderKey::end_of(view.resolved)),
+                _ => return Ok(()),
             }
+        };
+        let old = self.manifest.clone();
+        self.manifest.coverage.end(id, to);
+        if let Err(error) = self.manifest.write(&*self.shared.volume) {
+            self.manifest = old;
+            return Err(self.settle(error));
         }
-        self.shared.write().view.detached.insert(id);
+        self.shared.write().view.coverage.end(id, to);
+        self.state.give_up(table);
         Ok(())
     }
 

@@ -54,11 +54,11 @@ fn sync(writer: &mut LogWriter) {
     }
 }
 
-fn request(table: TableName, after: OrderKey, bytes_max: usize) -> ScanRequest {
+fn request(reader: &LogReader, table: TableName, after: OrderKey, bytes_max: usize) -> ScanRequest {
     ScanRequest {
         table,
         after,
-        upto: OrderKey::MAX,
+        upto: OrderKey::end_of(reader.resolved()),
         bytes_max,
         events_max: usize::MAX,
         lane: false,
@@ -68,7 +68,9 @@ fn request(table: TableName, after: OrderKey, bytes_max: usize) -> ScanRequest {
 fn count(reader: &LogReader, table: TableName, mut after: OrderKey) -> usize {
     let mut rows = 0;
     loop {
-        let outcome = reader.scan(&request(table.clone(), after, 1 << 20)).unwrap();
+        let outcome = reader
+            .scan(&request(reader, table.clone(), after, 1 << 20))
+            .unwrap();
         rows += outcome.slices.iter().map(|s| s.events as usize).sum::<usize>();
         match (outcome.end, outcome.slices.last()) {
             (ScanEnd::More, Some(slice)) => after = slice.last,
@@ -201,8 +203,8 @@ fn the_quota_holds_and_gc_makes_room() {
         .append(input(0..1, offset, &vec![1; 300 << 10]), 5)
         .unwrap_err();
     assert!(matches!(large.error, StoreError::TransactionTooLarge { .. }));
-    let old = reader.scan(&request(table(0), OrderKey::MIN, 1 << 20));
-    assert!(matches!(old, Err(StoreError::OutOfRange(_))));
+    let old = reader.scan(&request(&reader, table(0), OrderKey::MIN, 1 << 20));
+    assert!(matches!(old, Err(StoreError::NotCovered { .. })));
 }
 
 #[test]
@@ -231,20 +233,28 @@ fn a_slow_table_keeps_its_own_rows_only() {
         writer.disk_bytes()
     );
     assert_eq!(count(&reader, table(1), OrderKey::MIN), 60);
-    assert!(reader.scan(&request(table(0), OrderKey::MIN, 1 << 20)).is_err());
+    assert!(
+        reader
+            .scan(&request(&reader, table(0), OrderKey::MIN, 1 << 20))
+            .is_err()
+    );
     assert_eq!(count(&reader, table(0), upto), 0);
     assert!(reader.live_bytes()[&table(1)] < 20_000);
     writer.detach(&table(1)).unwrap();
     assert!(matches!(
-        reader.scan(&request(table(1), OrderKey::MIN, 1 << 20)),
+        reader.scan(&request(&reader, table(1), OrderKey::MIN, 1 << 20)),
         Err(StoreError::Detached(_))
     ));
     writer.advance_gc(&[(table(0), upto)], upto).unwrap();
     assert!(writer.disk_bytes() < 12 << 10);
     drop((writer, reader));
     let (_, _writer, reader) = LogStore::open_volume(Arc::new(volume), small()).unwrap();
-    assert!(reader.scan(&request(table(0), OrderKey::MIN, 1 << 20)).is_err());
-    assert!(reader.scan(&request(table(1), upto, 1 << 20)).is_err());
+    assert!(
+        reader
+            .scan(&request(&reader, table(0), OrderKey::MIN, 1 << 20))
+            .is_err()
+    );
+    assert!(reader.scan(&request(&reader, table(1), upto, 1 << 20)).is_err());
 }
 
 #[test]
@@ -258,7 +268,7 @@ fn a_row_beyond_the_limit_goes_by_the_lane() {
     let body = vec![7_u8; 3 << 20];
     writer.append(input(0..1, 1, &body), 5).unwrap();
     sync(&mut writer);
-    let mut scan = request(table(0), OrderKey::MIN, 64 << 10);
+    let mut scan = request(&reader, table(0), OrderKey::MIN, 64 << 10);
     let refused = reader.scan(&scan).unwrap();
     let ScanEnd::TooLarge { bytes } = refused.end else {
         panic!("{:?}", refused.end);
