@@ -2,13 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use crate::error::BinlogError;
 use crate::file::{MAGIC, MAGIC_ENCRYPTED};
 
 /// Digits of a file number at least.
 const NUMBER_DIGITS_MIN: usize = 6;
+/// Looks at an index file that is not there or not whole, before that counts.
+const INDEX_LOOKS: u32 = 40;
+/// Time between them.
+const INDEX_LOOK_AGAIN: Duration = Duration::from_millis(25);
 
 /// Files of one server, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,10 +28,24 @@ impl FileIndex {
     /// Lists the files that the index file `index` (in `folder`, or a path) names. Only
     /// the last part of each entry counts: the folder may have been copied.
     ///
+    /// A server that rotates or purges may be at it: MySQL removes the index file before
+    /// it renames the new one, MariaDB writes into it. So what is missing is looked for
+    /// again, for a second in all.
+    ///
     /// # Errors
     /// `Io`; `NoFiles` if the index is empty or names a file that is not there.
     pub fn read(folder: impl Into<PathBuf>, index: &str) -> Result<Self, BinlogError> {
         let folder = folder.into();
+        for _ in 1..INDEX_LOOKS {
+            match Self::read_once(folder.clone(), index) {
+                Err(error) if may_appear(&error) && folder.is_dir() => thread::sleep(INDEX_LOOK_AGAIN),
+                result => return result,
+            }
+        }
+        Self::read_once(folder, index)
+    }
+
+    fn read_once(folder: PathBuf, index: &str) -> Result<Self, BinlogError> {
         let path = folder.join(index);
         let text = fs::read(&path).map_err(|source| BinlogError::Io {
             path: path.display().to_string(),
@@ -105,6 +126,14 @@ impl FileIndex {
     }
 }
 
+fn may_appear(error: &BinlogError) -> bool {
+    match error {
+        BinlogError::Io { source, .. } => source.kind() == ErrorKind::NotFound,
+        BinlogError::NoFiles { .. } => true,
+        _ => false,
+    }
+}
+
 fn no_files(folder: &Path, what: String) -> BinlogError {
     BinlogError::NoFiles {
         what,
@@ -169,6 +198,20 @@ mod tests {
         assert_eq!(index.names(), ["b.000001"]);
         let missing = FileIndex::read(folder.path(), "bad.index").unwrap_err();
         assert!(missing.to_string().contains("b.000002"), "{missing}");
+    }
+
+    #[test]
+    fn an_index_that_is_being_replaced_is_waited_for() {
+        let folder = folder(&[("b.000001", &MAGIC)]);
+        let path = folder.path().to_owned();
+        let read = thread::spawn(move || FileIndex::read(path, "b.index").unwrap());
+        thread::sleep(INDEX_LOOK_AGAIN);
+        // A line that is written in part, then the file that it names.
+        fs::write(folder.path().join("b.index"), "./b.000001\n./b.0000").unwrap();
+        thread::sleep(INDEX_LOOK_AGAIN * 4);
+        fs::write(folder.path().join("b.000002"), MAGIC).unwrap();
+        fs::write(folder.path().join("b.index"), "./b.000001\n./b.000002\n").unwrap();
+        assert_eq!(read.join().unwrap().names(), ["b.000001", "b.000002"]);
     }
 
     #[test]
