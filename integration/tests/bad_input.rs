@@ -210,6 +210,23 @@ fn a_missing_file_in_the_middle_is_a_definite_error() {
     assert_eq!(output.tables, recording.tables);
 }
 
+/// What a changefeed has behind it would be missing in a new output without a word.
+#[test]
+fn an_output_that_is_gone_is_a_definite_error() {
+    let recording = Recording::open("mysql-9.7-xa").unwrap();
+    let mut feed = Changefeed::to_files(&recording.folder, "").unwrap();
+    feed.catch_up().unwrap().assert_ok();
+    let moved = feed.dir.path().join("moved");
+    std::fs::rename(&feed.out, &moved).unwrap();
+    let finished = feed.catch_up().unwrap();
+    finished.assert_code(DEFINITE);
+    assert_eq!(finished.error().0, "WEIR-SNK-014");
+    assert!(!feed.out.exists());
+    feed.set_out(&moved).unwrap();
+    feed.catch_up().unwrap().assert_ok();
+    assert_eq!(Output::read(&feed.out).unwrap().tables, recording.tables);
+}
+
 fn copy(recording: &Recording, folder: &Path) {
     for file in recording.files().unwrap() {
         std::fs::copy(&file, folder.join(file.file_name().unwrap())).unwrap();

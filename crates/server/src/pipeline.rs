@@ -95,7 +95,7 @@ impl Blueprint {
         let (recovered, writer, reader) =
             LogStore::open(&self.store_dir, self.log_options()).map_err(|e| ErrorReport::new(&e))?;
         let (saved, resumed) = self.saved_progress(&recovered)?;
-        let config = translate::sink_config(&self.changefeed, recovered.lineage, &self.router);
+        let config = translate::sink_config(&self.changefeed, recovered.lineage, resumed, &self.router);
         let sink = PreparedSink::new(config, Arc::clone(&self.counters)).map_err(|e| ErrorReport::new(&e))?;
         resume::check_output(sink.progress(), recovered.resolved).map_err(|e| ErrorReport::new(&e))?;
         let sink_progress = self.sink_progress(&recovered, &reader, &saved, &sink)?;

@@ -52,12 +52,18 @@ pub fn files_options(
     }
 }
 
-/// Options of the sink.
-pub(crate) fn sink_config(changefeed: &Changefeed, lineage: LineageId, router: &Arc<Router>) -> SinkConfig {
+/// Options of the sink. `continued`: it has been opened in this lineage before.
+pub(crate) fn sink_config(
+    changefeed: &Changefeed,
+    lineage: LineageId,
+    continued: bool,
+    router: &Arc<Router>,
+) -> SinkConfig {
     match &changefeed.sink.uri {
         SinkUri::File { dir } => {
             let file = &changefeed.sink.file;
             let mut config = FileConfig::new(dir.clone(), changefeed.id.clone(), lineage, Arc::clone(router));
+            config.continued = continued;
             config.rotate_bytes = file.rotate_size.bytes();
             config.rotate_age = file.rotate_age.get();
             config.canal.enum_as = match file.enum_as {

@@ -38,6 +38,12 @@ pub enum SinkError {
         /// The folder.
         dir: PathBuf,
     },
+    /// The changefeed has written before, and not into this folder.
+    #[error("folder `{}` does not hold what this changefeed has written so far: it has no `_weir.json`", dir.display())]
+    OutputGone {
+        /// The folder.
+        dir: PathBuf,
+    },
     /// The folder holds the output of another changefeed or history.
     #[error("folder `{}` belongs to {field} `{found}`, this is {field} `{expected}`", dir.display())]
     OtherOwner {
@@ -114,6 +120,7 @@ impl Classified for SinkError {
             Self::Codec(error) => error.class(),
             Self::Rows(error) => error.class(),
             Self::ForeignFolder { .. }
+            | Self::OutputGone { .. }
             | Self::OtherOwner { .. }
             | Self::Identity { .. }
             | Self::Overlap { .. } => ErrorClass::Changefeed,
@@ -143,6 +150,7 @@ impl Classified for SinkError {
             Self::Panicked => "WEIR-SNK-011",
             Self::Thread(_) => "WEIR-SNK-012",
             Self::Stopping => "WEIR-SNK-013",
+            Self::OutputGone { .. } => "WEIR-SNK-014",
         }
     }
 
@@ -152,6 +160,9 @@ impl Classified for SinkError {
             Self::Codec(error) => return error.action(),
             Self::Rows(error) => return error.action(),
             Self::ForeignFolder { .. } => "name an empty folder for the output",
+            Self::OutputGone { .. } => {
+                "bring the folder back, at least its `_weir.json`, or start anew with an empty data folder"
+            }
             Self::OtherOwner { .. } => {
                 "name another folder for the output; if this one is no longer needed, move it away"
             }

@@ -28,6 +28,8 @@ pub struct FileConfig {
     pub changefeed: ChangefeedId,
     /// Which history the order keys belong to.
     pub lineage: LineageId,
+    /// The changefeed has written before: its folder is there already.
+    pub continued: bool,
     /// Bytes after which a file is finished.
     pub rotate_bytes: u64,
     /// Age at which a file is finished.
@@ -47,6 +49,7 @@ impl FileConfig {
             dir,
             changefeed,
             lineage,
+            continued: false,
             rotate_bytes: ROTATE_BYTES_DEFAULT,
             rotate_age: ROTATE_AGE_DEFAULT,
             canal: CanalOptions::default(),

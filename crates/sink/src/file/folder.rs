@@ -52,16 +52,22 @@ pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Makes the folder if need be, checks that it is this changefeed's in this lineage (or
-/// empty), and drops unfinished files.
+/// empty), and drops unfinished files. A changefeed that goes on has its folder: in a
+/// new one, the rows that it has behind it would be missing without a word.
 ///
 /// # Errors
-/// The folder is another's, holds something else, or cannot be used.
+/// The folder is another's, holds something else, is gone, or cannot be used.
 pub(super) fn prepare(config: &FileConfig) -> Result<()> {
     let dir = &config.dir;
-    fs::create_dir_all(dir).map_err(io_error("create folder", dir))?;
+    if !config.continued {
+        fs::create_dir_all(dir).map_err(io_error("create folder", dir))?;
+    }
     let path = dir.join(IDENTITY_FILE);
     match fs::read(&path) {
         Ok(bytes) => check(config, &path, &bytes)?,
+        Err(error) if error.kind() == ErrorKind::NotFound && config.continued => {
+            return Err(SinkError::OutputGone { dir: dir.clone() });
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => claim(config, &path)?,
         Err(error) => return Err(io_error("read", &path)(error)),
     }

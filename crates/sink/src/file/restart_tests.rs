@@ -13,6 +13,7 @@ use weir_types::{DdlKind, OrderKey, TableName};
 use super::FileConfig;
 use super::naming::{self, Parsed};
 use crate::conformance::{Running, file_config, table};
+use crate::error::SinkError;
 use crate::testing::{Answer, ddl, key, rows, version};
 use crate::{PreparedSink, SinkConfig};
 
@@ -131,4 +132,23 @@ proptest! {
         // The DDL at the very end is behind the last rows and may not have been done.
         prop_assert!((all - SPANS as usize..=all).contains(&ddl), "{ddl}");
     }
+}
+
+#[test]
+fn a_changefeed_that_goes_on_needs_the_folder_that_it_has_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = file_config(dir.path());
+    let open = |config: &FileConfig| PreparedSink::new(SinkConfig::File(config.clone()), Arc::default());
+    let gone = |config: &FileConfig| matches!(open(config), Err(SinkError::OutputGone { .. }));
+    config.continued = true;
+    assert!(gone(&config));
+    fs::create_dir_all(&config.dir).unwrap();
+    assert!(gone(&config), "empty");
+    config.continued = false;
+    drop(open(&config).expect("a new one is claimed"));
+    config.continued = true;
+    drop(open(&config).expect("its own"));
+    fs::remove_dir_all(&config.dir).unwrap();
+    assert!(gone(&config));
+    assert!(!config.dir.exists(), "nothing is left behind");
 }
