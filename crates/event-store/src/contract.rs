@@ -197,7 +197,8 @@ pub trait StoreWriter: Send {
     /// own clock, milliseconds since the Unix epoch.
     ///
     /// # Errors
-    /// The input comes back and nothing of it was written. Full disk or quota
+    /// The input comes back, its large blocks perhaps split, and nothing of it was
+    /// written. Full disk or quota
     /// ([`StoreError::is_full`]): the caller may try again later. Others are final.
     fn append(&mut self, input: StoreInput, now_ms: u64) -> Result<(), AppendError>;
 

@@ -20,6 +20,7 @@ mod entry;
 mod history;
 mod meta;
 mod slice;
+mod split;
 mod state;
 mod tail;
 mod view;

@@ -168,7 +168,7 @@ impl MemoryWriter {
 
 impl StoreWriter for MemoryWriter {
     fn append(&mut self, mut input: StoreInput, now_ms: u64) -> Result<(), AppendError> {
-        self.state.drop_given_up(&mut input);
+        self.state.prepare(&mut input);
         let stamp = match self.stamp(&input, now_ms) {
             Ok(stamp) => stamp,
             Err(error) => {
@@ -263,7 +263,7 @@ impl StoreReader for MemoryReader {
     }
 
     fn scan(&self, request: &ScanRequest) -> Result<ScanOutcome> {
-        let mut slicer = Slicer::new(request);
+        let mut slicer = Slicer::new(request, None);
         let (scope, part) = {
             let shown = read(&self.shared);
             let Some(scope) = shown.view.scope(request)? else {

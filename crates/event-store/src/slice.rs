@@ -1,7 +1,7 @@
 //! Cutting blocks to what a scan asked for.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use weir_types::block::RECORD_HEADER_BYTES;
 use weir_types::{Block, BlockSlice, OrderKey};
@@ -21,6 +21,16 @@ struct Run {
     more: bool,
 }
 
+/// Where a scan stopped inside a block, so that the next one need not walk to it again.
+pub(crate) struct Cut {
+    /// Held weakly: tells the block from another one in its place.
+    block: Weak<Block>,
+    /// Last key returned.
+    pub(crate) key: OrderKey,
+    /// Offset behind it.
+    pub(crate) offset: usize,
+}
+
 /// Gathers slices until a limit is reached.
 pub(crate) struct Slicer<'r> {
     request: &'r ScanRequest,
@@ -28,6 +38,9 @@ pub(crate) struct Slicer<'r> {
     events: usize,
     slices: Vec<BlockSlice>,
     end: Option<ScanEnd>,
+    /// Where the scan before this one stopped.
+    resume: Option<Cut>,
+    cut: Option<Cut>,
 }
 
 fn malformed(block: &Block) -> StoreError {
@@ -35,14 +48,28 @@ fn malformed(block: &Block) -> StoreError {
 }
 
 impl<'r> Slicer<'r> {
-    pub(crate) fn new(request: &'r ScanRequest) -> Self {
+    /// `resume`: where the last scan of the table stopped.
+    pub(crate) fn new(request: &'r ScanRequest, resume: Option<Cut>) -> Self {
         Self {
             request,
             pinned: 0,
             events: 0,
             slices: Vec::new(),
             end: None,
+            resume: resume.filter(|cut| cut.key == request.after),
+            cut: None,
         }
+    }
+
+    /// Where the scan stops, if inside a block.
+    pub(crate) fn take_cut(&mut self) -> Option<Cut> {
+        self.cut.take()
+    }
+
+    /// Offset in the block before which there is nothing behind `after`.
+    fn start(&self, block: &Arc<Block>, after: OrderKey) -> usize {
+        let here = |cut: &&Cut| cut.key <= after && std::ptr::eq(cut.block.as_ptr(), Arc::as_ptr(block));
+        self.resume.as_ref().filter(here).map_or(0, |cut| cut.offset)
     }
 
     /// Whether a limit is reached.
@@ -108,14 +135,15 @@ impl<'r> Slicer<'r> {
         } else {
             self.room()
         };
-        let Some(run) = walk(block, after, upto, walk_bytes, events_left)? else {
+        let walk = |bytes, events| walk(block, self.start(block, after), (after, upto), bytes, events);
+        let Some(run) = walk(walk_bytes, events_left)? else {
             return self.add_large(block, after, upto);
         };
         let shared = pinned <= self.room() && run.range.len() * 2 >= pinned;
         if !shared && run.copied_bytes > self.room() {
             // It was walked for sharing, but is too small a part: cut it for a copy.
             let room = self.room();
-            let Some(run) = walk(block, after, upto, room, events_left)? else {
+            let Some(run) = walk(room, events_left)? else {
                 return self.add_large(block, after, upto);
             };
             return self.take(block, &run, false);
@@ -126,9 +154,18 @@ impl<'r> Slicer<'r> {
     fn take(&mut self, block: &Arc<Block>, run: &Run, shared: bool) -> Result<()> {
         self.push(slice(block, run, shared)?);
         if run.more {
+            self.cut_at(block, run);
             self.stop();
         }
         Ok(())
+    }
+
+    fn cut_at(&mut self, block: &Arc<Block>, run: &Run) {
+        self.cut = Some(Cut {
+            block: Arc::downgrade(block),
+            key: run.last,
+            offset: run.range.end,
+        });
     }
 
     /// The next row event alone is larger than the room left.
@@ -137,12 +174,14 @@ impl<'r> Slicer<'r> {
             self.stop();
             return Ok(());
         }
-        let Some(run) = walk(block, after, upto, usize::MAX, 1)? else {
+        let start = self.start(block, after);
+        let Some(run) = walk(block, start, (after, upto), usize::MAX, 1)? else {
             return Ok(());
         };
         if self.request.lane {
             let shared = run.range.len() * 2 >= block.pinned_bytes();
             self.push(slice(block, &run, shared)?);
+            self.cut_at(block, &run);
             self.stop();
         } else {
             let bytes = run.copied_bytes;
@@ -153,11 +192,17 @@ impl<'r> Slicer<'r> {
 }
 
 /// The longest run behind `after` of at most `bytes` copied bytes and `events` events;
-/// none if not even one fits.
-fn walk(block: &Block, after: OrderKey, upto: OrderKey, bytes: usize, events: usize) -> Result<Option<Run>> {
+/// none if not even one fits. Nothing before `start` lies behind `after`.
+fn walk(
+    block: &Block,
+    start: usize,
+    (after, upto): (OrderKey, OrderKey),
+    bytes: usize,
+    events: usize,
+) -> Result<Option<Run>> {
     let mut run: Option<Run> = None;
     let (mut first_ts, mut txns, mut last_ts) = (None, 0_usize, None);
-    for event in block.events() {
+    for event in block.events_in(start..block.payload.len()) {
         let event = event.map_err(|_| malformed(block))?;
         if event.key <= after {
             continue;
@@ -205,12 +250,19 @@ fn slice(block: &Arc<Block>, run: &Run, shared: bool) -> Result<BlockSlice> {
     Ok(BlockSlice::whole(Arc::new(copied)))
 }
 
-fn txn_at(payload: &[u8], at: usize) -> Option<u32> {
+/// Transaction number of the record at a place.
+pub(crate) fn txn_at(payload: &[u8], at: usize) -> Option<u32> {
     let bytes = payload.get(at..at.checked_add(4)?)?;
     bytes.try_into().ok().map(u32::from_le_bytes)
 }
 
-fn length_at(payload: &[u8], at: usize) -> Option<usize> {
+/// Ordinal of the record at a place.
+pub(crate) fn ordinal_at(payload: &[u8], at: usize) -> Option<u32> {
+    txn_at(payload, at.checked_add(4)?)
+}
+
+/// Bytes of the body of the record at a place.
+pub(crate) fn length_at(payload: &[u8], at: usize) -> Option<usize> {
     txn_at(payload, at.checked_add(12)?).map(|n| n as usize)
 }
 

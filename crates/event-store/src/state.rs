@@ -18,6 +18,7 @@ use crate::error::{Result, StoreError};
 use crate::history::SchemaHistory;
 use crate::meta::{Checkpoint, MetaBatch, MetaRecord, XaChange};
 use crate::slice::without;
+use crate::split::split_large;
 
 /// Commit-ts and numbers given to one input; counts only once the input is absorbed.
 pub(crate) struct Stamp {
@@ -154,11 +155,8 @@ impl WriterState {
         self.given_up.insert(table.clone());
     }
 
-    /// Takes out what is not stored.
-    pub(crate) fn drop_given_up(&self, input: &mut StoreInput) {
-        if self.given_up.is_empty() {
-            return;
-        }
+    /// Takes out what is not stored, and splits what is large.
+    pub(crate) fn prepare(&self, input: &mut StoreInput) {
         let blocks = match input {
             StoreInput::Group { group, .. } => &mut group.blocks,
             StoreInput::Fragment { blocks, .. }
@@ -169,7 +167,10 @@ impl WriterState {
             | StoreInput::RollbackPrepared { .. }
             | StoreInput::Tick { .. } => return,
         };
-        blocks.retain(|block| !self.given_up.contains(&block.version.name));
+        if !self.given_up.is_empty() {
+            blocks.retain(|block| !self.given_up.contains(&block.version.name));
+        }
+        split_large(blocks);
     }
 
     fn check(&self, input: &StoreInput) -> Result<()> {

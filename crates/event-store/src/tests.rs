@@ -8,6 +8,7 @@ use crate::*;
 
 mod actor;
 mod crash;
+mod cuts;
 mod log;
 
 struct Memory;

@@ -17,7 +17,11 @@ use super::index::{
 use crate::catalog::TableId;
 use crate::entry::{Entry, FragmentRef, Place};
 use crate::error::{Result, StoreError};
+use crate::slice::Cut;
 use crate::view::View;
+
+/// Walking over less than this costs nothing.
+const CUT_BYTES_MIN: usize = 32 << 10;
 
 /// One segment file; stays readable while somebody holds it.
 pub(crate) struct Segment {
@@ -84,6 +88,8 @@ pub(crate) struct Shared {
     pub(crate) shown: RwLock<Shown>,
     footers: Cache<(u64, Part), Loaded>,
     pub(crate) blocks: Cache<(u64, u64), Arc<Block>>,
+    /// Where the last scan of a table stopped inside a block, if far from its start.
+    cuts: Mutex<HashMap<TableId, Cut>>,
     /// Bytes of all segment files but the one being written.
     pub(crate) closed_bytes: AtomicU64,
     failed: AtomicBool,
@@ -104,6 +110,7 @@ impl Shared {
             volume,
             footers: Cache::new(options.index_bytes),
             blocks: Cache::new(options.memory_bytes / 4),
+            cuts: Mutex::default(),
             options,
             shown: RwLock::new(shown),
             closed_bytes: AtomicU64::new(0),
@@ -136,6 +143,16 @@ impl Shared {
             return Err(StoreError::Poisoned);
         }
         Ok(())
+    }
+
+    pub(crate) fn take_cut(&self, table: TableId) -> Option<Cut> {
+        lock(&self.cuts).remove(&table)
+    }
+
+    pub(crate) fn put_cut(&self, table: TableId, cut: Cut) {
+        if cut.offset >= CUT_BYTES_MIN {
+            lock(&self.cuts).insert(table, cut);
+        }
     }
 
     fn part(&self, segment: &Segment, part: Part, at: FrameAddress) -> Result<Loaded> {

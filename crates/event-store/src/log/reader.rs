@@ -27,6 +27,9 @@ impl std::fmt::Debug for LogReader {
     }
 }
 
+/// A segment file and an offset in it.
+type BlockKey = (u64, u64);
+
 /// A segment that may hold row events of a scan; entries of an open one.
 struct Part {
     segment: Arc<Segment>,
@@ -63,16 +66,16 @@ impl LogReader {
         found.ok_or_else(|| StoreError::OutOfRange(format!("table version {id}")))
     }
 
-    /// The row events of an entry; none if all of them are undone. `keep`: the next
-    /// scan is likely to want them again.
-    fn block(&self, segment: &Arc<Segment>, entry: &Entry) -> Result<Option<Arc<Block>>> {
+    /// The row events of an entry, and what the cache calls them; none if all of them
+    /// are undone.
+    fn block(&self, segment: &Arc<Segment>, entry: &Entry) -> Result<Option<(BlockKey, Arc<Block>)>> {
         let (segment, address) = match &entry.place {
             Place::Block(address) => (Arc::clone(segment), *address),
             Place::Fragment { .. } => self.shared.fragment(&entry.place)?,
         };
         let key = (segment.uid, address.offset);
         if let Some(block) = self.shared.blocks.get(&key) {
-            return Ok(Some(block));
+            return Ok(Some((key, block)));
         }
         let frame = segment.reader.read(address)?;
         let bad = |reason| segment.reader.corrupt(address.offset, reason);
@@ -97,16 +100,7 @@ impl LogReader {
                 without(stamp_block(block, entry.first.commit_ts), aborted)?
             }
         };
-        Ok(block.map(Arc::new))
-    }
-
-    fn remember(&self, segment: &Arc<Segment>, entry: &Entry, block: &Arc<Block>) {
-        if let Place::Block(address) = &entry.place {
-            let key = (segment.uid, address.offset);
-            self.shared
-                .blocks
-                .put(key, Arc::clone(block), block.pinned_bytes());
-        }
+        Ok(block.map(|block| (key, Arc::new(block))))
     }
 
     fn scan_entries(
@@ -127,10 +121,12 @@ impl LogReader {
                 slicer.refuse(entry.raw_bytes as usize + size_of::<CommitTs>());
                 return Ok(());
             }
-            if let Some(block) = self.block(segment, entry)? {
+            if let Some((key, block)) = self.block(segment, entry)? {
                 slicer.add(&block, request.after, upto)?;
                 if slicer.is_full() {
-                    self.remember(segment, entry, &block);
+                    // The next scan is likely to want it again.
+                    let bytes = block.pinned_bytes();
+                    self.shared.blocks.put(key, block, bytes);
                 }
             }
         }
@@ -244,11 +240,10 @@ impl StoreReader for LogReader {
     }
 
     fn scan(&self, request: &ScanRequest) -> Result<ScanOutcome> {
-        let mut slicer = Slicer::new(request);
         let (scope, tail, parts, disk_upto) = {
             let shown = self.shared.read();
             let Some(scope) = shown.view.scope(request)? else {
-                return Ok(slicer.finish());
+                return Ok(Slicer::new(request, None).finish());
             };
             let tail = shown
                 .view
@@ -287,6 +282,7 @@ impl StoreReader for LogReader {
             }
             (scope, tail, parts, disk_upto)
         };
+        let mut slicer = Slicer::new(request, self.shared.take_cut(scope.table));
         for part in &parts {
             if slicer.is_full() {
                 break;
@@ -299,6 +295,9 @@ impl StoreReader for LogReader {
         }
         if tail.more {
             slicer.stop();
+        }
+        if let Some(cut) = slicer.take_cut() {
+            self.shared.put_cut(scope.table, cut);
         }
         Ok(slicer.finish())
     }

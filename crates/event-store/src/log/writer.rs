@@ -266,7 +266,7 @@ impl LogWriter {
 
 impl StoreWriter for LogWriter {
     fn append(&mut self, mut input: StoreInput, now_ms: u64) -> Result<(), AppendError> {
-        self.state.drop_given_up(&mut input);
+        self.state.prepare(&mut input);
         let (stamp, encoded) = match self.try_append(&input, now_ms) {
             Ok(done) => done,
             Err(error) => {

@@ -9,7 +9,7 @@ pub(super) fn table(number: usize) -> TableName {
     TableName::new("s", format!("t{number}"))
 }
 
-fn version(number: usize) -> Arc<TableVersion> {
+pub(super) fn version(number: usize) -> Arc<TableVersion> {
     Arc::new(TableVersion {
         name: table(number),
         flavor: Flavor::Mysql,
@@ -18,7 +18,7 @@ fn version(number: usize) -> Arc<TableVersion> {
     })
 }
 
-fn upto(offset: u64) -> ReadPosition {
+pub(super) fn upto(offset: u64) -> ReadPosition {
     ReadPosition {
         identity: SourceIdentity::Digest(1),
         file: Arc::from("bin.1"),
@@ -48,13 +48,18 @@ pub(super) fn input(tables: std::ops::Range<usize>, offset: u64, body: &[u8]) ->
     }
 }
 
-fn sync(writer: &mut LogWriter) {
+pub(super) fn sync(writer: &mut LogWriter) {
     if let Some(ticket) = writer.commit_group().unwrap() {
         ticket.wait().unwrap();
     }
 }
 
-fn request(reader: &LogReader, table: TableName, after: OrderKey, bytes_max: usize) -> ScanRequest {
+pub(super) fn request(
+    reader: &LogReader,
+    table: TableName,
+    after: OrderKey,
+    bytes_max: usize,
+) -> ScanRequest {
     ScanRequest {
         table,
         after,
