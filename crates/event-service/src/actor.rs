@@ -9,7 +9,7 @@ use weir_actor::{ExitGuard, post, post_to};
 use weir_event_store::StoreReader;
 use weir_protocol::collector::{ServiceIncarnation, StreamMessages};
 use weir_protocol::service::{GrantCredit, PassBarrier, Remove, Reset};
-use weir_protocol::store::{ResolvedAdvanced, StageFailed};
+use weir_protocol::store::{ResolvedAdvanced, StageFailed, TableDetached};
 use weir_types::{CommitTs, ErrorReport};
 
 use crate::core::{Effect, SCANS_MAX, ServiceConfig, ServiceCore};
@@ -251,6 +251,17 @@ impl Handler<ResolvedAdvanced> for EventService {
                 },
             );
         }
+        self.settle(ctx);
+    }
+}
+
+impl Handler<TableDetached> for EventService {
+    type Result = ();
+
+    fn handle(&mut self, message: TableDetached, ctx: &mut Self::Context) {
+        let now_ms = self.now_ms();
+        self.core
+            .detached(now_ms, &message.table, self.store.as_ref(), &mut self.effects);
         self.settle(ctx);
     }
 }

@@ -13,12 +13,17 @@ use actix::{
     Actor, ActorContext, AsyncContext, Context, Handler, Message, Recipient, WeakAddr, WeakRecipient,
 };
 use weir_actor::{ExitGuard, post, post_to};
-use weir_protocol::store::{AdvanceGc, AppendBatch, Persisted, ResolvedAdvanced, StageFailed, StoreInput};
-use weir_types::{Classified, ErrorReport, TableName};
+use weir_protocol::store::{
+    AdvanceGc, AppendBatch, Persisted, ResolvedAdvanced, StageFailed, StoreInput, TableDetached,
+};
+use weir_types::{Classified, ErrorReport, OrderKey, TableName};
 
 use crate::contract::{StoreWriter, SyncTicket, Synced};
 use crate::error::StoreError;
 use crate::metrics::{Blocked, StoreMetrics};
+use crate::share::{STUCK_MS, Shares};
+
+mod room;
 
 /// Name of the stage in reports and metrics.
 pub const STAGE: &str = "event-store";
@@ -33,6 +38,8 @@ const SYNCS_MAX: usize = 3;
 pub struct StoreOutlets {
     /// To the event service.
     pub resolved: Recipient<ResolvedAdvanced>,
+    /// To the event service.
+    pub detached: Recipient<TableDetached>,
     /// To the owner of the pipeline.
     pub failed: WeakRecipient<StageFailed>,
 }
@@ -111,6 +118,10 @@ pub struct StoreActor {
     sync_to: Option<SyncSender<Job>>,
     blocked: Option<(Blocked, Instant)>,
     retry_posted: bool,
+    shares: Shares,
+    started: Instant,
+    /// Last progress; garbage collection goes on with it while there is no room.
+    floors: Option<AdvanceGc>,
     state: State,
 }
 
@@ -138,8 +149,18 @@ impl StoreActor {
             sync_to: None,
             blocked: None,
             retry_posted: false,
+            shares: Shares::new(STUCK_MS),
+            started: Instant::now(),
+            floors: None,
             state: State::Open,
         }
+    }
+
+    /// Time after which a table counts as stuck; see [`STUCK_MS`].
+    #[must_use]
+    pub fn with_stuck_after(mut self, stuck: Duration) -> Self {
+        self.shares = Shares::new(millis(stuck));
+        self
     }
 
     fn fail(&mut self, error: &dyn Classified) {
@@ -236,6 +257,7 @@ impl StoreActor {
             self.retry_posted = true;
             ctx.run_later(RETRY, |actor, ctx| {
                 actor.retry_posted = false;
+                actor.make_room();
                 actor.pump(ctx);
             });
         }
@@ -306,6 +328,10 @@ impl StoreActor {
         }
         ctx.stop();
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The sync thread: waits for tickets in their order.
@@ -412,11 +438,11 @@ impl Handler<AdvanceGc> for StoreActor {
         if self.state == State::Ended {
             return;
         }
-        match self.writer.advance_gc(&message.tables, message.schema) {
-            Ok(freed) => self.metrics.freed(freed, self.writer.usage()),
-            Err(error) if error.is_full() => tracing::warn!(%error, "garbage collection has no room"),
-            Err(error) => return self.fail(&error),
-        }
+        let (reader, now_ms) = (self.writer.reader(), millis(self.started.elapsed()));
+        let last = |table: &TableName| reader.last_key(table, OrderKey::MIN);
+        self.shares.advanced(now_ms, &message.tables, last);
+        self.floors = Some(message);
+        self.collect();
         if self.blocked.is_some() {
             self.pump(ctx);
         }
@@ -426,11 +452,7 @@ impl Handler<AdvanceGc> for StoreActor {
 impl Handler<DetachTable> for StoreActor {
     type Result = ();
     fn handle(&mut self, message: DetachTable, _: &mut Self::Context) {
-        match self.writer.detach(&message.table) {
-            Ok(()) => {}
-            Err(error) if error.is_full() => tracing::warn!(%error, "a table cannot be detached yet"),
-            Err(error) => self.fail(&error),
-        }
+        self.detach(&message.table);
     }
 }
 

@@ -177,6 +177,8 @@ pub struct Usage {
     pub segments: u64,
     /// Bytes of recent blocks in memory.
     pub tail_bytes: u64,
+    /// The quota.
+    pub quota_bytes: u64,
 }
 
 /// Waiting for a sync; runs on another thread so that the next group can be compressed
@@ -225,6 +227,9 @@ pub trait StoreWriter: Send {
     /// # Errors
     /// Writing failed.
     fn detach(&mut self, table: &TableName) -> Result<(), StoreError>;
+
+    /// A reading side of the same store.
+    fn reader(&self) -> Arc<dyn StoreReader>;
 
     /// Bytes of memory or disk that count against the quota.
     fn disk_bytes(&self) -> u64;

@@ -13,6 +13,7 @@ pub mod error;
 pub mod log;
 pub mod memory;
 pub mod metrics;
+pub mod share;
 
 mod catalog;
 mod coverage;

@@ -234,6 +234,12 @@ impl StoreWriter for MemoryWriter {
         Ok(())
     }
 
+    fn reader(&self) -> Arc<dyn StoreReader> {
+        Arc::new(MemoryReader {
+            shared: Arc::clone(&self.shared),
+        })
+    }
+
     fn disk_bytes(&self) -> u64 {
         let open = self.state.attempts.values().chain(self.state.prepared.values());
         let held: u64 = open.flatten().map(|f| u64::from(f.at.raw_bytes)).sum();

@@ -222,6 +222,15 @@ pub struct ResolvedAdvanced {
     pub resolved: CommitTs,
 }
 
+/// EventStore → EventService: the table was given up, because it was stuck and kept the
+/// quota from all others; every scan of it fails from now on.
+#[derive(Clone, Debug, PartialEq, Eq, Message)]
+#[rtype(result = "()")]
+pub struct TableDetached {
+    /// The table.
+    pub table: TableName,
+}
+
 /// Maintainer → EventStore: synced progress. What every table and the schema history
 /// have passed may go.
 #[derive(Clone, Debug, PartialEq, Eq, Message)]

@@ -375,6 +375,7 @@ fn place_store(
     exits: &Exits,
 ) -> Addr<StoreActor> {
     let outlets = StoreOutlets {
+        detached: service.clone().recipient(),
         resolved: service.clone().recipient(),
         failed: owner.downgrade().recipient(),
     };

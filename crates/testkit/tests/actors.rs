@@ -15,7 +15,9 @@ use weir_event_store::{MemoryOptions, MemoryStore, MemoryWriter, StoreReader, St
 use weir_protocol::dispatcher::{AddDispatcher, Deliver, Delivery, ResumeStream};
 use weir_protocol::service::Span;
 use weir_protocol::sink::Released;
-use weir_protocol::store::{ReadPosition, ResolvedAdvanced, StageFailed, StoreInput, TxnGroup, TxnMeta};
+use weir_protocol::store::{
+    ReadPosition, ResolvedAdvanced, StageFailed, StoreInput, TableDetached, TxnGroup, TxnMeta,
+};
 use weir_types::{
     BlockBuilder, ChangefeedId, CommitTs, DispatcherId, Flavor, Generation, OrderKey, RowKind,
     SourceIdentity, TableName, TableVersion,
@@ -29,6 +31,7 @@ struct Seen {
     events: u64,
     bytes: u64,
     resolved: HashMap<DispatcherId, CommitTs>,
+    failed: Vec<(DispatcherId, &'static str)>,
 }
 
 /// All dispatchers and the sink.
@@ -80,7 +83,7 @@ impl Handler<Deliver> for Taker {
             Delivery::Resolved(ts) => {
                 seen.resolved.insert(dispatcher, ts);
             }
-            Delivery::Failed(error) => panic!("{error}"),
+            Delivery::Failed(error) => seen.failed.push((dispatcher, error.code)),
         }
     }
 }
@@ -242,6 +245,11 @@ impl Rig {
     }
 
     async fn stop(&self) {
+        assert_eq!(self.seen.lock().unwrap().failed, []);
+        self.stop_all().await;
+    }
+
+    async fn stop_all(&self) {
         self.collector.send(StopCollector).await.unwrap();
         self.service.send(StopService).await.unwrap();
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -266,6 +274,42 @@ fn rows_and_resolved_come_through_and_the_end_is_clean() {
         })
         .await;
         rig.stop().await;
+    });
+}
+
+/// Its stream fails, with or without rows to come; the others go on, and none of it is
+/// served again.
+#[test]
+fn a_table_that_the_store_gave_up_fails_alone() {
+    System::new().block_on(async {
+        let (_, writer, reader) = MemoryStore::open(MemoryOptions::default()).unwrap();
+        let mut feeder = Feeder::new(writer, 3);
+        feeder.group(0, 3, 10);
+        let rig = start(Arc::clone(&reader) as Arc<dyn StoreReader>, 3, 64 << 10);
+        rig.wait("backlog", |seen| seen.events == 30).await;
+        feeder.writer.detach(&table(1)).unwrap();
+        post_to(&rig.service, TableDetached { table: table(1) });
+        rig.wait("failure", |seen| !seen.failed.is_empty()).await;
+        let resolved = feeder.group(0, 3, 5);
+        post_to(&rig.service, ResolvedAdvanced { resolved });
+        rig.wait("the others", |seen| {
+            seen.events == 40 && seen.resolved.values().filter(|ts| **ts == resolved).count() == 2
+        })
+        .await;
+        assert_eq!(
+            rig.seen.lock().unwrap().failed,
+            [(DispatcherId(2), "WEIR-STO-002")]
+        );
+        assert!(!reader.live_bytes().contains_key(&table(1)));
+        rig.stop_all().await;
+        // After a restart the stream fails before anything is sent.
+        let rig = start(reader, 3, 64 << 10);
+        rig.wait("failure again", |seen| {
+            seen.failed == [(DispatcherId(2), "WEIR-STO-002")]
+        })
+        .await;
+        rig.wait("the others again", |seen| seen.events == 30).await;
+        rig.stop_all().await;
     });
 }
 

@@ -3,11 +3,11 @@
 use weir_event_store::StoreReader;
 use weir_protocol::collector::{StreamBody, StreamMessage};
 use weir_protocol::service::Span;
-use weir_types::{DispatcherId, Epoch, ErrorReport, SeqNo};
+use weir_types::{DispatcherId, Epoch, ErrorReport, SeqNo, TableName};
 
 use super::{Effect, ServiceCore};
 use crate::error::ServiceError;
-use crate::stream::Phase;
+use crate::stream::{Phase, Stream};
 use crate::waits::WaitReason;
 
 impl ServiceCore {
@@ -111,6 +111,27 @@ impl ServiceCore {
             && let Err(error) = store.check_start(table, stream.cursor)
         {
             self.fail(id, ErrorReport::new(&error), out);
+        }
+    }
+
+    /// The store has given a table up: its streams fail now, also those that wait for
+    /// credit and would not scan.
+    pub fn detached(
+        &mut self,
+        now_ms: u64,
+        table: &TableName,
+        store: &dyn StoreReader,
+        out: &mut Vec<Effect>,
+    ) {
+        self.advance(now_ms);
+        let of_table = |stream: &Stream| {
+            let confirmed = !matches!(stream.phase, Phase::Unconfirmed | Phase::Failed(_));
+            confirmed && matches!(&stream.span, Span::Table(name) if name == table)
+        };
+        let streams = self.streams.iter().filter(|(_, stream)| of_table(stream));
+        let ids: Vec<_> = streams.map(|(id, _)| *id).collect();
+        for id in ids {
+            self.check_start(id, store, out);
         }
     }
 

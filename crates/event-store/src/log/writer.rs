@@ -12,10 +12,11 @@ use super::disk::{Segment, Shared, Slot, lock};
 use super::encode::{Encoded, json};
 use super::index::{ENTRY_BYTES, GroupInfo, OpenIndex, Pin};
 use super::manifest::Manifest;
+use super::reader::LogReader;
 use super::record::{BASE, SNAPSHOT, Snapshot};
 use super::ticket::LogTicket;
 use super::{gc, log_name};
-use crate::contract::{StoreWriter, SyncTicket, Usage};
+use crate::contract::{StoreReader, StoreWriter, SyncTicket, Usage};
 use crate::entry::{Batch, Fragment};
 use crate::error::{AppendError, Result, StoreError};
 use crate::state::{Stamp, WriterState, parts};
@@ -342,6 +343,11 @@ impl StoreWriter for LogWriter {
         Ok(())
     }
 
+    fn reader(&self) -> Arc<dyn StoreReader> {
+        let shared = Arc::clone(&self.shared);
+        Arc::new(LogReader { shared })
+    }
+
     fn disk_bytes(&self) -> u64 {
         self.shared.closed_bytes.load(Ordering::Acquire) + self.log.offset()
     }
@@ -352,6 +358,7 @@ impl StoreWriter for LogWriter {
             disk_bytes: self.disk_bytes(),
             segments: shown.segments.len() as u64,
             tail_bytes: shown.view.tail.bytes() as u64,
+            quota_bytes: self.shared.options.disk_quota,
         }
     }
 

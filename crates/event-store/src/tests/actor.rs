@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use actix::{Actor, Addr, Context, Handler};
-use weir_protocol::store::{AdvanceGc, AppendBatch, Persisted, ResolvedAdvanced, StageFailed};
+use weir_protocol::store::{AdvanceGc, AppendBatch, Persisted, ResolvedAdvanced, StageFailed, TableDetached};
 use weir_types::OrderKey;
 
 use super::log::{input, table};
@@ -15,6 +15,7 @@ struct Seen {
     persisted: Vec<Persisted>,
     resolved: Vec<ResolvedAdvanced>,
     failed: Vec<StageFailed>,
+    detached: Vec<TableDetached>,
 }
 
 struct Probe(Arc<Mutex<Seen>>);
@@ -36,6 +37,7 @@ macro_rules! note {
 note!(Persisted, persisted);
 note!(ResolvedAdvanced, resolved);
 note!(StageFailed, failed);
+note!(TableDetached, detached);
 
 struct Rig {
     seen: Arc<Mutex<Seen>>,
@@ -48,9 +50,13 @@ async fn rig(writer: LogWriter) -> Rig {
     let probe = Probe(Arc::clone(&seen)).start();
     let outlets = StoreOutlets {
         resolved: probe.clone().recipient(),
+        detached: probe.clone().recipient(),
         failed: probe.downgrade().recipient(),
     };
-    let store = StoreActor::new(Box::new(writer), outlets, "test", None).start();
+    let store = StoreActor::new(Box::new(writer), outlets, "test", None);
+    let store = store
+        .with_stuck_after(std::time::Duration::from_millis(300))
+        .start();
     let persisted = probe.downgrade().recipient();
     store.send(AttachSource { persisted }).await.unwrap();
     Rig { seen, probe, store }
@@ -135,6 +141,51 @@ async fn without_room_inputs_wait_and_go_on_after_gc() {
     }
     assert!(stalled > 0);
     assert!(rig.seen.lock().unwrap().failed.is_empty());
+}
+
+/// Table 1 drains, table 0 does not move: after a while it is given up, and the rest
+/// goes on.
+#[actix::test]
+async fn a_stuck_table_is_given_up_so_that_the_others_go_on() {
+    let options = LogOptions {
+        disk_quota: 100 << 10,
+        ..small()
+    };
+    let (_, writer, reader) = LogStore::open_volume(Arc::new(FaultVolume::new()), options).unwrap();
+    let rig = rig(writer).await;
+    let mut noise = Rng::new(3);
+    let body: Vec<u8> = (0..4_000).map(|_| noise.draw() as u8).collect();
+    for seq in 1..=60 {
+        // Table 1 has small rows.
+        let inputs = vec![input(0..1, seq * 2, &body), input(1..2, seq * 2 + 1, b"row")];
+        rig.store
+            .send(AppendBatch {
+                seq,
+                bytes: 10,
+                inputs,
+            })
+            .await
+            .unwrap();
+    }
+    until(&rig, |s| {
+        let schema = OrderKey::end_of(reader.resolved());
+        let tables = vec![(table(0), OrderKey::MIN), (table(1), schema)];
+        weir_actor::post_to(&rig.store, AdvanceGc { tables, schema });
+        s.persisted.last().is_some_and(|p| p.seq == 60)
+    })
+    .await;
+    let seen = rig.seen.lock().unwrap();
+    assert_eq!(seen.detached, [TableDetached { table: table(0) }]);
+    assert!(seen.failed.is_empty());
+    assert!(matches!(
+        reader.check_start(&table(0), OrderKey::MIN),
+        Err(StoreError::Detached(_))
+    ));
+    assert!(
+        reader
+            .check_start(&table(1), OrderKey::end_of(reader.resolved()))
+            .is_ok()
+    );
 }
 
 #[actix::test]
