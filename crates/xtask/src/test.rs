@@ -1,7 +1,7 @@
 //! The whole test run, as the README and continuous integration start it.
 //!
 //! One profile, `ci`, is built for all of it: optimised, with debug assertions, which check ledgers and invariants.
-//! The end-to-end tests run the command of that profile. Clippy and rustdoc use it too, so that build scripts and
+//! The end-to-end tests run the command that the unit tests of its package have built. Clippy and rustdoc use it too, so that build scripts and
 //! macros are compiled once.
 
 use std::io::{BufRead, BufReader};
@@ -121,8 +121,6 @@ pub(crate) fn run(fast: bool) -> Result<()> {
     ];
     tally.tests("unit and property tests", &mut in_workspace(&unit)?)?;
     if !fast {
-        let build = ["build", PROFILE, "--locked", "--quiet", "--bin", "weir"];
-        tally.check("command", &mut in_workspace(&build)?)?;
         let mut whole = in_workspace(&[
             "test",
             "-p",
