@@ -242,8 +242,14 @@ fn starts_that_are_not_there_say_so() {
     let mut model = Model::default();
     run(from(file("binlog.000001", end)), &mut model).expect("behind the fourth transaction");
     assert_eq!(model.txns.len(), all.len() - 4);
-    // In the middle of an event, or of a transaction.
-    assert!(run(from(file("binlog.000001", end + 3)), &mut Model::default()).is_err());
+    // In the middle of an event; behind the GTID of the next transaction.
+    let bytes = std::fs::read(folder.join("binlog.000001")).unwrap();
+    let length_at = usize::try_from(end).unwrap() + 9;
+    let length: [u8; 4] = bytes[length_at..length_at + 4].try_into().unwrap();
+    for offset in [end + 3, end - 1, end + u64::from(u32::from_le_bytes(length))] {
+        let refused = run(from(file("binlog.000001", offset)), &mut Model::default());
+        assert_eq!(code(refused), "WEIR-SRC-013", "{offset}");
+    }
     let set = weir_types::GtidSet::default();
     set_index_of_a_later_start(&set);
 }

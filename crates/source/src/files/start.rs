@@ -1,6 +1,7 @@
 //! Where reading begins.
 
 use weir_binlog::event::Event;
+use weir_binlog::event_type::EventType;
 use weir_binlog::file::{BinlogFile, FIRST_EVENT_OFFSET, FileEvent, Step};
 use weir_binlog::index::FileIndex;
 use weir_types::{Gtid, GtidSet, SourceIdentity, SourcePosition};
@@ -61,7 +62,8 @@ pub(crate) fn begin(options: &FilesOptions, index: &FileIndex) -> Result<Begin> 
                 return Err(SourceError::Purged { file: name.clone() });
             }
             let length = length(index, name)?;
-            if *offset < FIRST_EVENT_OFFSET || *offset > length {
+            let within = *offset >= FIRST_EVENT_OFFSET && *offset <= length;
+            if !within || !begins_group(options, index, name, *offset) {
                 let place = format!("{name}:{offset}");
                 return Err(SourceError::BadPosition { place });
             }
@@ -79,6 +81,32 @@ pub(crate) fn begin(options: &FilesOptions, index: &FileIndex) -> Result<Begin> 
             at(file, FIRST_EVENT_OFFSET, Skip::Before(*time_ms))
         }
     }
+}
+
+/// Whether an event may begin a transaction at the offset: bytes inside of an event can
+/// look like anything, and an event behind its GTID has lost that. A file that cannot be
+/// read up to there does not tell; somebody may start behind the damage.
+fn begins_group(options: &FilesOptions, index: &FileIndex, name: &str, offset: u64) -> bool {
+    let Ok(mut file) = BinlogFile::open(index.path(name), options.file_options()) else {
+        return true;
+    };
+    let mut behind_gtid = false;
+    while file.offset() < offset {
+        match file.next() {
+            Ok(Step::Event(read)) => {
+                behind_gtid = read.event.header.event_type().is_ok_and(is_gtid);
+            }
+            Ok(Step::NeedMore { .. }) | Err(_) => return true,
+        }
+    }
+    file.offset() == offset && !behind_gtid
+}
+
+fn is_gtid(kind: Option<EventType>) -> bool {
+    matches!(
+        kind,
+        Some(EventType::Gtid | EventType::AnonymousGtid | EventType::GtidTagged | EventType::MariadbGtid)
+    )
 }
 
 /// The last file that begins before anything that is not in the set.
@@ -199,7 +227,6 @@ fn fits(options: &FilesOptions, index: &FileIndex, position: &SourcePosition) ->
 }
 
 fn gtid_of(read: &FileEvent<'_>) -> Result<Option<Gtid>, weir_binlog::error::BinlogError> {
-    use weir_binlog::event_type::EventType;
     let kind = read.event.header.event_type()?;
     if !matches!(
         kind,
