@@ -66,7 +66,7 @@ pub(super) fn stuck(registry: &Registry, barriers: &Barriers) -> BTreeSet<Dispat
 }
 
 /// Whether everybody who can arrive at `target` has; then those who cannot, with the
-/// reason.
+/// reason: what failed by itself before what only waits for that.
 pub(super) fn arrived(registry: &Registry, barriers: &Barriers, target: CommitTs) -> Option<Vec<Failure>> {
     let end = OrderKey::end_of(target);
     let behind = |checkpoint: OrderKey| checkpoint < end;
@@ -80,15 +80,15 @@ pub(super) fn arrived(registry: &Registry, barriers: &Barriers, target: CommitTs
     let late = registry
         .tables()
         .filter(|(_, entry)| entry.failed.is_some() || behind(entry.checkpoint));
-    let mut failures: Vec<_> = late
-        .filter_map(|(table, entry)| {
-            let error = match &entry.failed {
-                Some(error) => error.clone(),
-                None => blocked_error(registry, barriers, entry.id)?,
-            };
-            Some((table.clone(), error))
-        })
-        .collect();
+    let (mut failures, mut waiting) = (Vec::new(), Vec::new());
+    for (table, entry) in late {
+        if let Some(error) = &entry.failed {
+            failures.push((table.clone(), error.clone()));
+        } else if let Some(error) = blocked_error(registry, barriers, entry.id) {
+            waiting.push((table.clone(), error));
+        }
+    }
+    failures.append(&mut waiting);
     if failures.is_empty()
         && behind(registry.schema().checkpoint)
         && let Some(error) = blocked_error(registry, barriers, DispatcherId::SCHEMA)

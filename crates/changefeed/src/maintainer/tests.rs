@@ -91,7 +91,17 @@ impl Rig {
             Effect::Blocked(error) => format!("blocked {}", error.code),
             Effect::BarrierPassed { .. } => "passed".to_owned(),
             Effect::Failed(error) => format!("failed {}", error.code),
-            Effect::CaughtUp { failed } => format!("caught up, {} failed", failed.len()),
+            Effect::CaughtUp { failed } => match failed.first() {
+                Some((table, error)) => {
+                    format!(
+                        "caught up, {} failed, {} {}",
+                        failed.len(),
+                        table.table,
+                        error.code
+                    )
+                }
+                None => "caught up, 0 failed".to_owned(),
+            },
             Effect::Stopped { clean } => format!("stopped {clean}"),
         }
     }
@@ -363,9 +373,22 @@ fn a_failed_table_blocks_only_what_needs_it() {
     assert_eq!(rig.flushed(1), ["save 2 changed 0 removed"]);
     assert_eq!(
         rig.saved(),
-        ["gc 50", "caught up, 2 failed"],
+        ["gc 50", "caught up, 2 failed, a WEIR-TST-001"],
         "the failed and the blocked"
     );
+}
+
+#[test]
+fn what_failed_is_told_before_what_waits_for_it() {
+    let (mut rig, _) = Rig::new(&["a", "b"]);
+    rig.saved();
+    rig.call(|core, now, out| core.until(CommitTs(50), now, out));
+    rig.fail(2, ErrorClass::Table);
+    let alter = ddl(DdlKind::AlterTable, &["a"], &[], &["b"]);
+    assert_eq!(rig.reach(1, 20, &alter), ["blocked WEIR-CHF-001"]);
+    rig.beat(0, OrderKey::end_of(CommitTs(50)), 50);
+    rig.flushed(2);
+    assert_eq!(rig.saved(), ["gc 50", "caught up, 2 failed, b WEIR-TST-001"]);
 }
 
 #[test]
