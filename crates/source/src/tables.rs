@@ -13,6 +13,20 @@ use weir_types::{DdlKind, Flavor, TableName, TableVersion};
 /// Table ids kept at most; beyond it they are forgotten at the next transaction.
 const IDS_MAX: usize = 16_384;
 
+/// Columns of a MariaDB sequence, which is a table of one row in the binlog. Its numbers
+/// are in the rows that they were drawn for, and a table of the same name is not what a
+/// reader of row changes expects: as its statements, its rows are not replicated.
+const SEQUENCE_COLUMNS: [&str; 8] = [
+    "next_not_cached_value",
+    "minimum_value",
+    "maximum_value",
+    "start_value",
+    "increment",
+    "cache_size",
+    "cycle_option",
+    "cycle_count",
+];
+
 /// Index of a table in `Tables`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct TableNo(pub(crate) usize);
@@ -33,7 +47,7 @@ pub(crate) struct Table {
 /// What a table id stands for.
 pub(crate) struct MappedTable {
     shape: Box<[u8]>,
-    /// None if the filter leaves the table out.
+    /// None if the filter leaves the table out, or it is a sequence.
     pub(crate) wanted: Option<(TableNo, Arc<TableVersion>)>,
     /// Number of the transaction that mapped it last.
     pub(crate) transaction: u64,
@@ -44,6 +58,7 @@ pub(crate) struct Tables {
     tables: Vec<Table>,
     by_name: HashMap<TableName, TableNo>,
     by_id: HashMap<u64, MappedTable>,
+    flavor: Flavor,
     cache: TableMapCache,
 }
 
@@ -53,6 +68,11 @@ fn text(bytes: &[u8]) -> Result<&str, BinlogError> {
     })
 }
 
+fn is_sequence(version: &TableVersion) -> bool {
+    let names = version.columns.iter().map(|column| &*column.name);
+    names.eq(SEQUENCE_COLUMNS)
+}
+
 impl Tables {
     pub(crate) fn new(filter: Arc<TableFilter>, known: impl IntoIterator<Item = TableName>) -> Self {
         let mut tables = Self {
@@ -60,6 +80,7 @@ impl Tables {
             tables: Vec::new(),
             by_name: HashMap::new(),
             by_id: HashMap::new(),
+            flavor: Flavor::Mysql,
             cache: TableMapCache::new(Flavor::Mysql),
         };
         for name in known {
@@ -73,6 +94,7 @@ impl Tables {
 
     /// The server that writes from here on; table ids of another one mean nothing.
     pub(crate) fn set_flavor(&mut self, flavor: Flavor) {
+        self.flavor = flavor;
         self.cache = TableMapCache::new(flavor);
         self.by_id.clear();
     }
@@ -122,7 +144,8 @@ impl Tables {
         let name = TableName::new(text(map.schema)?, text(map.table)?);
         let wanted = if self.wants(&name) {
             let version = self.cache.get(map)?;
-            Some((self.number(name), version))
+            let sequence = self.flavor == Flavor::Mariadb && is_sequence(&version);
+            (!sequence).then(|| (self.number(name), version))
         } else {
             None
         };
@@ -177,5 +200,50 @@ impl Tables {
                 table.known = true;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_filter::NameCase;
+
+    use super::*;
+
+    fn is_wanted(flavor: Flavor, columns: &[&str]) -> bool {
+        let filter = TableFilter::new(&["*.*"], NameCase::Sensitive).unwrap();
+        let mut tables = Tables::new(Arc::new(filter), []);
+        tables.set_flavor(flavor);
+        let short = |n: usize| u8::try_from(n).unwrap();
+        let mut names = Vec::new();
+        for column in columns {
+            names.push(short(column.len()));
+            names.extend_from_slice(column.as_bytes());
+        }
+        // Column names: field 4 of the optional metadata.
+        let optional = [&[4, short(names.len())], &names[..]].concat();
+        let map = TableMap {
+            table_id: 9,
+            flags: 0,
+            schema: b"s",
+            table: b"t",
+            types: &vec![8; columns.len()],
+            metadata: &[],
+            nullable: &[0],
+            optional: &optional,
+            shape: b"shape",
+        };
+        tables.map(&map, 1).unwrap();
+        tables.mapped(9).unwrap().wanted.is_some()
+    }
+
+    #[test]
+    fn a_sequence_is_not_a_table() {
+        assert!(!is_wanted(Flavor::Mariadb, &SEQUENCE_COLUMNS));
+        assert!(
+            is_wanted(Flavor::Mysql, &SEQUENCE_COLUMNS),
+            "MySQL has no sequences"
+        );
+        assert!(is_wanted(Flavor::Mariadb, &SEQUENCE_COLUMNS[..7]));
+        assert!(is_wanted(Flavor::Mariadb, &["a", "b"]));
     }
 }
