@@ -1,8 +1,8 @@
 //! The whole test run, as the README and continuous integration start it.
 //!
 //! One profile, `ci`, is built for all of it: optimised, with debug assertions, which check ledgers and invariants.
-//! The end-to-end tests run the command that the unit tests of its package have built. Clippy and rustdoc use it too, so that build scripts and
-//! macros are compiled once.
+//! The end-to-end tests run the command that the unit tests of its package have built. Clippy and rustdoc use the
+//! profile too, so that build scripts and macros are compiled once.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
