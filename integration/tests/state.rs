@@ -47,7 +47,7 @@ fn rows_behind_a_gap_of_the_filter_are_not_delivered_as_if_there_were_none() {
     let (code, message) = wide.error();
     assert_eq!(code, "WEIR-SRV-012", "{message}");
     assert!(message.contains("tpcc.stock"), "{message}");
-    let mut expected = recording.tables.clone();
+    let mut expected = recording.tables;
     expected.remove("tpcc.stock");
     assert_eq!(
         Output::read(&feed.out).unwrap().tables,
