@@ -10,7 +10,9 @@
 pub mod exit;
 pub mod placement;
 pub mod post;
+pub mod total;
 
 pub use exit::{ActorExited, ExitGuard};
 pub use placement::NamedArbiter;
 pub use post::{Outlet, post, post_to};
+pub use total::Total;

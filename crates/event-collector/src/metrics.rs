@@ -1,7 +1,8 @@
 //! Metrics of the event collector. Handles are made once; the core's counters are copied
 //! into them a few times a second, never per row.
 
-use metrics::{Counter, Gauge, Unit, counter, describe_counter, describe_gauge, gauge};
+use metrics::{Gauge, Unit, counter, describe_counter, describe_gauge, gauge};
+use weir_actor::Total;
 
 use crate::core::{CollectorCore, ResetReason};
 use crate::ledger::Lane;
@@ -53,23 +54,6 @@ pub fn describe() {
         "time that streams stood still, by reason"
     );
     describe_gauge!(WAITING, Unit::Count, "dispatchers that wait for budget now");
-}
-
-/// A counter that follows one of the core's, which begins anew with every pipeline.
-struct Total {
-    handle: Counter,
-    copied: u64,
-}
-
-impl Total {
-    const fn new(handle: Counter) -> Self {
-        Self { handle, copied: 0 }
-    }
-
-    fn copy(&mut self, value: u64) {
-        self.handle.increment(value.saturating_sub(self.copied));
-        self.copied = value;
-    }
 }
 
 /// Cached handles.

@@ -1,7 +1,8 @@
 //! Metrics of the event service. Handles are made once; counters of the core are copied
 //! into them a few times a second, never per row.
 
-use metrics::{Counter, Gauge, Unit, counter, describe_counter, describe_gauge, gauge};
+use metrics::{Gauge, Unit, counter, describe_counter, describe_gauge, gauge};
+use weir_actor::Total;
 
 use crate::core::ServiceCore;
 use crate::waits::WaitReason;
@@ -57,23 +58,6 @@ pub fn describe() {
         Unit::Seconds,
         "age of the resolved-ts that streams may reach"
     );
-}
-
-/// A counter that follows one of the core's, which begins anew with every pipeline.
-struct Total {
-    handle: Counter,
-    copied: u64,
-}
-
-impl Total {
-    const fn new(handle: Counter) -> Self {
-        Self { handle, copied: 0 }
-    }
-
-    fn copy(&mut self, value: u64) {
-        self.handle.increment(value.saturating_sub(self.copied));
-        self.copied = value;
-    }
 }
 
 /// Cached handles.
