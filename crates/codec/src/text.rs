@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use weir_types::calendar::date_from_days;
+
 /// Seconds of a day.
 const DAY_SECONDS: i64 = 86_400;
 /// Furthest that a fixed offset may lie from UTC (MySQL accepts ±13:59 to +14:00).
@@ -159,26 +161,6 @@ pub(crate) fn write_datetime<W: Write>(
     text.write(out)
 }
 
-/// Proleptic Gregorian date of a day number since 1970-01-01.
-fn civil(days: i64) -> (u32, u8, u8) {
-    // Years are counted from March, so that the leap day is the last of its year.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let narrow = |value: i64| u8::try_from(value).unwrap_or(0);
-    (u32::try_from(year).unwrap_or(0), narrow(month), narrow(day))
-}
-
 pub(crate) fn write_timestamp<W: Write>(
     out: &mut W,
     seconds: u32,
@@ -193,7 +175,9 @@ pub(crate) fn write_timestamp<W: Write>(
         text.clock(0, 0, 0);
     } else {
         let local = i64::from(seconds) + i64::from(offset.minutes) * 60;
-        let (year, month, day) = civil(local.div_euclid(DAY_SECONDS));
+        let (year, month, day) = date_from_days(local.div_euclid(DAY_SECONDS));
+        // 1969 to 2106, whatever the offset.
+        let year = u32::try_from(year).unwrap_or(0);
         let second = u32::try_from(local.rem_euclid(DAY_SECONDS)).unwrap_or(0);
         text.date(year, month, day);
         text.push(b' ');

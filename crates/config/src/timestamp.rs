@@ -1,34 +1,8 @@
 //! Times as RFC 3339 text (`2026-11-30T12:00:00Z`).
 
+use weir_types::calendar::{date_from_days, days_from_date};
+
 const MS_PER_DAY: i64 = 86_400_000;
-
-/// Days from 1970-01-01 to a date of the proleptic Gregorian calendar. Counts in eras
-/// of 400 years that begin in March, so that the leap day is the last of its year.
-fn days_from_date(year: i64, month: i64, day: i64) -> i64 {
-    let shifted = if month <= 2 { year - 1 } else { year };
-    let era = shifted.div_euclid(400);
-    let year_of_era = shifted.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
-}
-
-/// The inverse of `days_from_date`.
-fn date_from_days(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-    (year, month, day)
-}
 
 struct Cursor<'a>(&'a [u8]);
 
@@ -103,7 +77,9 @@ pub fn parse_rfc3339(text: &str) -> Option<u64> {
         _ => 0,
     };
     let days = days_from_date(year, month, day);
-    if !c.0.is_empty() || date_from_days(days) != (year, month, day) {
+    let (real_year, real_month, real_day) = date_from_days(days);
+    let real = (real_year, i64::from(real_month), i64::from(real_day));
+    if !c.0.is_empty() || real != (year, month, day) {
         return None;
     }
     let of_day = ((hour * 60 + minute - offset_minutes) * 60 + second) * 1_000 + millis;

@@ -3,6 +3,7 @@
 //! the sink. No I/O, no async, no logging.
 
 pub mod block;
+pub mod calendar;
 pub mod class;
 pub mod clock;
 pub mod ddl;
