@@ -185,7 +185,7 @@ impl Handler<DdlWritten> for Dispatcher {
 
     fn handle(&mut self, message: DdlWritten, ctx: &mut Self::Context) {
         self.turn(ctx, |core, now_ms, out| {
-            core.ddl_written(message.key, now_ms, out);
+            core.ddl_written(message.key, message.reform, now_ms, out);
         });
     }
 }

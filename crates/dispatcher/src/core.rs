@@ -59,7 +59,7 @@ enum Phase {
     Draining,
     Waiting,
     Writing,
-    Written,
+    Written { reform: bool },
 }
 
 #[derive(Clone, Debug)]
@@ -174,8 +174,9 @@ impl DispatcherCore {
         self.answer_flush(now_ms, out);
     }
 
-    /// The sink has made the DDL at `key` durable.
-    pub fn ddl_written(&mut self, key: OrderKey, now_ms: u64, out: &mut Vec<Effect>) {
+    /// The sink has made the DDL at `key` durable. `reform`: spans are to be formed anew
+    /// behind it.
+    pub fn ddl_written(&mut self, key: OrderKey, reform: bool, now_ms: u64, out: &mut Vec<Effect>) {
         if self.failed {
             return;
         }
@@ -183,9 +184,9 @@ impl DispatcherCore {
             && barrier.key == key
             && barrier.phase == Phase::Writing
         {
-            barrier.phase = Phase::Written;
+            barrier.phase = Phase::Written { reform };
             barrier.reported_ms = now_ms;
-            out.push(Effect::Written(self.written(key)));
+            out.push(Effect::Written(self.written(key, reform)));
         }
     }
 
@@ -205,7 +206,7 @@ impl DispatcherCore {
         let Some(barrier) = self.barrier.as_mut().filter(|barrier| barrier.key == key) else {
             // Nothing passes a DDL that is not durable.
             if key <= self.passed && step == BarrierStep::Write {
-                out.push(Effect::Written(self.written(key)));
+                out.push(Effect::Written(self.written(key, false)));
             }
             return;
         };
@@ -215,8 +216,10 @@ impl DispatcherCore {
                 let event = Arc::clone(&barrier.event);
                 out.push(Effect::ToSink(SinkWork::Ddl { key, event }));
             }
-            (BarrierStep::Write, Phase::Written) => out.push(Effect::Written(self.written(key))),
-            (BarrierStep::Pass, Phase::Waiting | Phase::Written) => self.pass(now_ms, out),
+            (BarrierStep::Write, Phase::Written { reform }) => {
+                out.push(Effect::Written(self.written(key, reform)));
+            }
+            (BarrierStep::Pass, Phase::Waiting | Phase::Written { .. }) => self.pass(now_ms, out),
             // While the DDL is under way its report comes; before that, so does the
             // report that the maintainer answers again.
             (BarrierStep::Write, Phase::Draining | Phase::Writing)
@@ -251,7 +254,7 @@ impl DispatcherCore {
         let (key, event) = (barrier.key, Arc::clone(&barrier.event));
         match barrier.phase {
             Phase::Waiting => out.push(Effect::Reached(self.reached(key, event))),
-            Phase::Written => out.push(Effect::Written(self.written(key))),
+            Phase::Written { reform } => out.push(Effect::Written(self.written(key, reform))),
             Phase::Draining | Phase::Writing => {}
         }
     }
@@ -259,7 +262,9 @@ impl DispatcherCore {
     fn batch(&mut self, batch: Arc<EventBatch>, out: &mut Vec<Effect>) {
         let refused = match self.span {
             Span::Schema => Err(Error::RowsOnSchema { key: batch.first }),
-            Span::Table(_) => self.check_order(batch.first, batch.first > self.progress.last()),
+            Span::Table(_) | Span::Tables(_) => {
+                self.check_order(batch.first, batch.first > self.progress.last())
+            }
         };
         if let Err(error) = refused {
             self.drop_batch(&batch, out);
@@ -275,7 +280,7 @@ impl DispatcherCore {
         // schema span may share a key; a table's DDL never shares one with its rows.
         let ascending = match self.span {
             Span::Schema => key >= self.progress.last(),
-            Span::Table(_) => key > self.progress.last(),
+            Span::Table(_) | Span::Tables(_) => key > self.progress.last(),
         };
         if let Err(error) = self.check_order(key, ascending) {
             self.fail(ErrorReport::new(&error), out);
@@ -419,17 +424,15 @@ impl DispatcherCore {
         }
     }
 
-    const fn written(&self, key: OrderKey) -> BarrierWritten {
+    const fn written(&self, key: OrderKey, reform: bool) -> BarrierWritten {
         BarrierWritten {
             dispatcher: self.id,
             key,
+            reform,
         }
     }
 
     fn span_name(&self) -> String {
-        match &self.span {
-            Span::Table(table) => table.to_string(),
-            Span::Schema => "schema".to_owned(),
-        }
+        self.span.to_string()
     }
 }

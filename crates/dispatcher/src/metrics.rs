@@ -56,9 +56,9 @@ impl TableLabels {
     fn label(&self, span: &Span) -> (String, bool) {
         match span {
             Span::Schema => ("_schema".to_owned(), true),
-            Span::Table(table) => {
+            Span::Table(_) | Span::Tables(_) => {
                 if self.given.fetch_add(1, Ordering::Relaxed) < TABLE_LABELS_MAX {
-                    (table.to_string(), true)
+                    (span.to_string(), true)
                 } else {
                     ("other".to_owned(), false)
                 }

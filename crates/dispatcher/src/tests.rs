@@ -36,6 +36,7 @@ fn ddl(ts: u64, kind: DdlKind, makes: &[&str]) -> Delivery {
         event: Arc::new(DdlEvent {
             kind,
             schema: "shop".into(),
+            session: Arc::default(),
             sql: "".into(),
             writes: makes.clone(),
             makes,
@@ -95,7 +96,7 @@ impl Rig {
     }
 
     fn written(&mut self, ts: u64) -> Vec<String> {
-        self.call(|core, now, out| core.ddl_written(key(ts), now, out))
+        self.call(|core, now, out| core.ddl_written(key(ts), false, now, out))
     }
 
     fn tick(&mut self, after_ms: u64) -> Vec<String> {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use weir_event_store::{ScanEnd, StoreReader};
 use weir_protocol::collector::{ServiceIncarnation, StreamBody, StreamMessage};
-use weir_protocol::service::{GrantCredit, PassBarrier, Remove, Reset, Span};
+use weir_protocol::service::{GrantCredit, PassBarrier, Remove, Reset};
 use weir_types::{CommitTs, DispatcherId, Epoch, OrderKey};
 
 use crate::counters::ServiceCounters;
@@ -338,12 +338,11 @@ impl ServiceCore {
             return self.rest(id, out);
         }
         self.recent.refresh(stream, target, &self.filter);
-        let has_rows = match &stream.span {
-            Span::Table(table) => store
-                .last_key(table, stream.cursor)
-                .is_some_and(|key| key > stream.cursor),
-            Span::Schema => false,
-        };
+        let cursor = stream.cursor;
+        let has_rows = stream
+            .span
+            .behind(cursor)
+            .any(|(table, after)| store.last_key(table, after).is_some_and(|key| key > after));
         if has_rows {
             if self.affordable(id) {
                 self.enqueue(id);

@@ -92,12 +92,8 @@ struct Report<'a> {
 
 impl<'a> Report<'a> {
     fn new(job: &ScanJob, on_done: &'a OnDone) -> Self {
-        let table = match &job.span {
-            weir_protocol::service::Span::Table(table) => table.clone(),
-            weir_protocol::service::Span::Schema => TableName::new("", "schema"),
-        };
         let error = ServiceError::StoreContract {
-            table,
+            table: TableName::new("", job.span.to_string()),
             what: "a scan panicked",
         };
         Self {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use weir_event_store::{ScanEnd, ScanRequest, StoreReader};
 use weir_protocol::collector::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX, EventBatch};
-use weir_protocol::service::Span;
-use weir_types::{Classified, DdlEvent, DdlKind, DispatcherId, Epoch, ErrorReport, OrderKey};
+use weir_protocol::service::{Member, Span};
+use weir_types::{Classified, DdlEvent, DdlKind, DispatcherId, Epoch, ErrorReport, OrderKey, TableName};
 
 use crate::error::{ServiceError, check_slices};
 
@@ -20,11 +20,15 @@ pub type DdlFilter = Arc<dyn Fn(&DdlEvent) -> bool + Send + Sync>;
 /// A DDL and its place.
 pub type PlacedDdl = (OrderKey, Arc<DdlEvent>);
 
-/// Whether the span takes part in the DDL. The implicit creation of a table concerns
-/// the schema span alone: the table's own stream starts behind it.
-pub fn concerns(span: &Span, event: &DdlEvent, filter: &DdlFilter) -> bool {
+/// Whether the span takes part in the DDL at `key`. The implicit creation of a table
+/// concerns the schema span alone: the table's own stream starts behind it.
+pub fn concerns(span: &Span, key: OrderKey, event: &DdlEvent, filter: &DdlFilter) -> bool {
     match span {
         Span::Table(table) => event.kind != DdlKind::ImplicitCreate && event.concerns(table),
+        Span::Tables(members) => {
+            let takes_part = |member: &Member| member.after < key && event.concerns(&member.table);
+            event.kind != DdlKind::ImplicitCreate && members.iter().any(takes_part)
+        }
         Span::Schema => event.kind.is_structural() && filter(event),
     }
 }
@@ -42,7 +46,7 @@ pub fn first_concerning<'a>(
         if found.as_ref().is_some_and(|(first, _)| first != key) {
             break;
         }
-        if !concerns(span, event, filter) {
+        if !concerns(span, *key, event, filter) {
             continue;
         }
         found = Some(match found {
@@ -175,7 +179,11 @@ impl ScanJob {
         };
         match &self.span {
             Span::Schema => Ok(ScanEnd::Exhausted),
-            Span::Table(_) if upto <= self.after => Ok(ScanEnd::Exhausted),
+            _ if upto <= self.after => Ok(ScanEnd::Exhausted),
+            Span::Tables(_) => Err(report(&ServiceError::StoreContract {
+                table: TableName::new("", self.span.to_string()),
+                what: "several tables in one span",
+            })),
             Span::Table(table) => {
                 let outcome = store
                     .scan(&self.request(table.clone(), upto))
@@ -271,6 +279,7 @@ mod tests {
         Arc::new(DdlEvent {
             kind,
             schema: Arc::from(""),
+            session: Arc::default(),
             sql: Arc::from(""),
             writes: vec![name.clone()],
             makes: vec![name],

@@ -37,6 +37,8 @@ pub struct BarrierWritten {
     pub dispatcher: DispatcherId,
     /// Key of the DDL.
     pub key: OrderKey,
+    /// Spans have to be formed anew behind it (`DdlWritten::reform`).
+    pub reform: bool,
 }
 
 /// The dispatcher cannot go on.

@@ -1,18 +1,81 @@
 //! EventCollector → EventService. All of them may be lost, doubled, delayed or
 //! reordered by a transport: each is idempotent by (dispatcher, epoch).
 
+use std::fmt;
+use std::sync::Arc;
+
 use actix::Message;
 use weir_types::{DispatcherId, Epoch, OrderKey, TableName};
 
 use crate::collector::ServiceIncarnation;
+
+/// A table of a span of several.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Member {
+    /// The table.
+    pub table: TableName,
+    /// Where its part of the stream begins, exclusive: what is at or below this key was
+    /// durable before the span was formed, and may be gone from the store.
+    pub after: OrderKey,
+}
 
 /// What a dispatcher's stream covers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Span {
     /// One table: its rows, and every DDL that writes or reads it.
     Table(TableName),
+    /// Tables that belong together (tied by foreign keys at the target): the rows of all
+    /// of them in one order, and every DDL that writes or reads one. At least two,
+    /// ascending by name.
+    Tables(Arc<[Member]>),
     /// The schema dispatcher's: structural DDL of everything the filter lets through.
     Schema,
+}
+
+impl Span {
+    /// The span of these tables, each name once; the schema dispatcher's for none.
+    pub fn of(mut members: Vec<Member>) -> Self {
+        members.sort_unstable();
+        match members.len() {
+            0 | 1 => members
+                .pop()
+                .map_or(Self::Schema, |member| Self::Table(member.table)),
+            _ => Self::Tables(members.into()),
+        }
+    }
+
+    /// Its tables, and for each where what is left of it begins if everything of the
+    /// span up to `cursor` was accepted. None for the schema dispatcher's.
+    pub fn behind(&self, cursor: OrderKey) -> impl Iterator<Item = (&TableName, OrderKey)> {
+        let (one, several) = match self {
+            Self::Table(table) => (Some(table), &[][..]),
+            Self::Tables(members) => (None, &**members),
+            Self::Schema => (None, &[][..]),
+        };
+        let several = several
+            .iter()
+            .map(move |member| (&member.table, member.after.max(cursor)));
+        one.into_iter().map(move |table| (table, cursor)).chain(several)
+    }
+
+    /// Its tables; none for the schema dispatcher's.
+    pub fn tables(&self) -> impl Iterator<Item = &TableName> {
+        self.behind(OrderKey::MIN).map(|(table, _)| table)
+    }
+}
+
+/// For messages and labels, bounded: the first table, and how many more.
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Table(table) => table.fmt(f),
+            Self::Tables(members) => match &**members {
+                [] => f.write_str("no table"),
+                [first, others @ ..] => write!(f, "{}+{}", first.table, others.len()),
+            },
+            Self::Schema => f.write_str("schema"),
+        }
+    }
 }
 
 /// Starts a stream, or starts it anew under a higher epoch. Answered by a handshake;

@@ -72,6 +72,9 @@ pub struct DdlWritten {
     pub dispatcher: DispatcherId,
     /// Key of the DDL.
     pub key: OrderKey,
+    /// Which tables belong together at the target is not what it was: spans have to be
+    /// formed anew, by a restart of the pipeline behind this barrier.
+    pub reform: bool,
 }
 
 /// Sink → Dispatcher: a write failed for good, or after the retries that the sink makes

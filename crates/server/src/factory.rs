@@ -13,7 +13,7 @@ use weir_filter::Router;
 use weir_protocol::dispatcher::AddDispatcher;
 use weir_protocol::service::Span;
 use weir_sink::{OpenSpan, SinkActor, SpanRecipients, SpanTable};
-use weir_types::{DispatcherId, ErrorReport, TableName};
+use weir_types::{DispatcherId, ErrorReport, OrderKey, TableName};
 
 use crate::error::ServerError;
 use crate::filter_history::FilterHistory;
@@ -46,7 +46,7 @@ impl FactoryParts {
         // Target → source: two tables with rows at one target would mix their rows.
         let mut targets: HashMap<TableName, TableName> = HashMap::new();
         Box::new(move |id, span, after, maintainer| {
-            let table = self.span_table(&span, &mut targets)?;
+            let tables = self.span_tables(&span, after, &mut targets)?;
             let links = Links {
                 sink: self.sink.clone().recipient(),
                 resume: self.collector.clone().recipient(),
@@ -55,7 +55,7 @@ impl FactoryParts {
             };
             let exit = self.exits.guard("dispatcher");
             let dispatcher = Dispatcher::new(id, span.clone(), after, links, &self.labels, exit).start();
-            self.open_span(id, table, &dispatcher);
+            self.open_span(id, tables, &dispatcher);
             let deliver_to = dispatcher.clone().recipient();
             post_to(
                 &self.collector,
@@ -74,14 +74,23 @@ impl FactoryParts {
         })
     }
 
-    fn span_table(
+    fn span_tables(
         &self,
         span: &Span,
+        after: OrderKey,
         targets: &mut HashMap<TableName, TableName>,
-    ) -> Result<Option<SpanTable>, ErrorReport> {
-        let Span::Table(source) = span else {
-            return Ok(None);
-        };
+    ) -> Result<Vec<SpanTable>, ErrorReport> {
+        span.behind(after)
+            .map(|(source, after)| self.span_table(source, after, targets))
+            .collect()
+    }
+
+    fn span_table(
+        &self,
+        source: &TableName,
+        after: OrderKey,
+        targets: &mut HashMap<TableName, TableName>,
+    ) -> Result<SpanTable, ErrorReport> {
         if self.history.excluded_once(source) {
             let table = source.clone();
             return Err(ErrorReport::new(&ServerError::ExcludedOnce { table }));
@@ -95,13 +104,14 @@ impl FactoryParts {
                 second: source.clone(),
             }));
         }
-        Ok(Some(SpanTable {
+        Ok(SpanTable {
             source: source.clone(),
             target,
-        }))
+            after,
+        })
     }
 
-    fn open_span(&self, dispatcher: DispatcherId, table: Option<SpanTable>, actor: &Addr<Dispatcher>) {
+    fn open_span(&self, dispatcher: DispatcherId, tables: Vec<SpanTable>, actor: &Addr<Dispatcher>) {
         let replies = SpanRecipients {
             durable: actor.clone().recipient(),
             ddl_written: actor.clone().recipient(),
@@ -111,7 +121,7 @@ impl FactoryParts {
             &self.sink,
             OpenSpan {
                 dispatcher,
-                table,
+                tables,
                 replies: Arc::new(replies),
             },
         );

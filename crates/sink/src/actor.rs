@@ -65,6 +65,23 @@ impl PreparedSink {
         })
     }
 
+    /// A sink whose kind lives in a crate of its own. `workers`: threads, each of which
+    /// works on one span at a time.
+    pub fn from_backend(
+        backend: Box<dyn Backend>,
+        changefeed: String,
+        workers: usize,
+        counters: Arc<SinkCounters>,
+    ) -> Self {
+        Self {
+            backend,
+            changefeed,
+            workers,
+            counters,
+            progress: FileProgress::default(),
+        }
+    }
+
     /// What the output itself says about the progress of its tables; empty for a sink
     /// without memory.
     pub const fn progress(&self) -> &FileProgress {
@@ -237,10 +254,11 @@ mod tests {
         let name = TableName::new("s", "t1");
         let open = OpenSpan {
             dispatcher: DispatcherId(1),
-            table: Some(SpanTable {
+            tables: vec![SpanTable {
                 source: name.clone(),
                 target: name,
-            }),
+                after: weir_types::OrderKey::MIN,
+            }],
             replies: Arc::new(SpanRecipients {
                 durable: listener.clone().recipient(),
                 ddl_written: listener.clone().recipient(),

@@ -55,10 +55,11 @@ impl Running {
         let name = TableName::new("s", table(span));
         self.scheduler.open(OpenSpan {
             dispatcher: DispatcherId(span),
-            table: Some(SpanTable {
+            tables: vec![SpanTable {
                 source: name.clone(),
                 target: name,
-            }),
+                after: OrderKey::MIN,
+            }],
             replies: Arc::clone(&self.replies),
         });
     }

@@ -13,14 +13,18 @@ use weir_types::{DdlEvent, DispatcherId, OrderKey, TableName};
 
 use crate::error::Result;
 use crate::metrics::{Blocked, SinkMetrics};
+use weir_codec::RowCounts;
 
-/// The table of a span.
+/// A table of a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpanTable {
     /// Name at the source, as the rows' blocks have it.
     pub source: TableName,
     /// Name at the target.
     pub target: TableName,
+    /// Its rows up to and including this key are durable already: a span of several
+    /// tables starts where the last of them is, and the others' rows are left out.
+    pub after: OrderKey,
 }
 
 /// Server → Sink: a dispatcher is about to write. Must arrive before its first
@@ -30,8 +34,9 @@ pub struct SpanTable {
 pub struct OpenSpan {
     /// The dispatcher.
     pub dispatcher: DispatcherId,
-    /// Its table; none for the schema dispatcher, which writes DDL only.
-    pub table: Option<SpanTable>,
+    /// Its tables; none for the schema dispatcher, which writes DDL only; several where
+    /// they are tied by foreign keys at the target.
+    pub tables: Vec<SpanTable>,
     /// Where the answers of this span go.
     pub replies: Arc<dyn SpanReplies>,
 }
@@ -88,7 +93,7 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// The span cannot be written here.
-    fn open(&self, dispatcher: DispatcherId, table: Option<&SpanTable>) -> Result<Box<dyn SpanWriter>>;
+    fn open(&self, dispatcher: DispatcherId, tables: &[SpanTable]) -> Result<Box<dyn SpanWriter>>;
 
     /// The last step of what writers said needs a commit; covers all of it.
     ///
@@ -105,6 +110,14 @@ pub struct Reached {
     pub durable: OrderKey,
     /// `Backend::commit` must succeed first.
     pub needs_commit: bool,
+}
+
+/// How a DDL ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DdlDone {
+    /// Which tables belong together at the target is not what the span was opened with
+    /// (`DdlWritten::reform`).
+    pub reform: bool,
 }
 
 /// Writes one span, on one worker at a time, in order.
@@ -133,7 +146,7 @@ pub trait SpanWriter: Send {
     ///
     /// # Errors
     /// As `write`.
-    fn ddl(&mut self, key: OrderKey, event: &DdlEvent, worker: &mut WorkerContext) -> Result<()>;
+    fn ddl(&mut self, key: OrderKey, event: &DdlEvent, worker: &mut WorkerContext) -> Result<DdlDone>;
 
     /// The time that `due` named has come.
     ///
@@ -168,8 +181,28 @@ impl WorkerContext {
         }
     }
 
+    /// Counts rows, and the bytes that they took, in metrics.
+    pub fn count_rows(&self, rows: RowCounts, bytes: u64) {
+        self.metrics.rows(rows, bytes);
+    }
+
+    /// Counts a DDL in metrics.
+    pub fn count_ddl(&self) {
+        self.metrics.ddl();
+    }
+
+    /// Counts a wait of the worker that the target caused.
+    pub fn count_blocked(&self, reason: Blocked, waited: Duration) {
+        self.metrics.blocked(reason, waited);
+    }
+
+    /// Whether the sink stops: nothing is retried any more.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.is_stopped()
+    }
+
     /// Waits, unless the sink stops; false if it does.
-    pub(crate) fn pause(&self, length: Duration, reason: Blocked) -> bool {
+    pub fn pause(&self, length: Duration, reason: Blocked) -> bool {
         let started = Instant::now();
         let go_on = self.stop.pause(length);
         self.metrics.blocked(reason, started.elapsed());

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use weir_binlog::BinlogError;
 use weir_codec::CodecError;
 use weir_types::block::BlockError;
-use weir_types::{Classified, ErrorClass, OrderKey};
+use weir_types::{Classified, ErrorClass, ErrorReport, OrderKey};
 
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, SinkError>;
@@ -23,6 +23,9 @@ pub enum SinkError {
         /// Why not.
         source: std::io::Error,
     },
+    /// An error of a kind of sink that lives in a crate of its own.
+    #[error(transparent)]
+    Target(Box<ErrorReport>),
     /// Rows cannot be encoded.
     #[error("cannot encode rows")]
     Codec(#[from] CodecError),
@@ -117,6 +120,7 @@ impl Classified for SinkError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Io { .. } | Self::Thread(_) | Self::Stopping => ErrorClass::Transient,
+            Self::Target(error) => error.class,
             Self::Codec(error) => error.class(),
             Self::Rows(error) => error.class(),
             Self::ForeignFolder { .. }
@@ -136,6 +140,7 @@ impl Classified for SinkError {
     fn code(&self) -> &'static str {
         match self {
             Self::Io { .. } => "WEIR-SNK-001",
+            Self::Target(error) => error.code,
             Self::Codec(error) => error.code(),
             Self::Rows(error) => error.code(),
             Self::Block(_) => "WEIR-SNK-002",
@@ -157,6 +162,7 @@ impl Classified for SinkError {
     fn action(&self) -> String {
         match self {
             Self::Io { .. } => "check that the folder exists, may be written and has room",
+            Self::Target(error) => return error.action.clone(),
             Self::Codec(error) => return error.action(),
             Self::Rows(error) => return error.action(),
             Self::ForeignFolder { .. } => "name an empty folder for the output",

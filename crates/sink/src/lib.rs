@@ -28,4 +28,6 @@ pub use contract::{OpenSpan, ReleaseTo, SpanRecipients, SpanReplies, SpanTable};
 pub use counters::{SinkCounters, SinkTotals};
 pub use error::{Result, SinkError};
 pub use file::{FileConfig, FileProgress};
+pub use metrics::Blocked;
 pub use scheduler::Scheduler;
+pub use weir_codec::RowCounts;

@@ -53,11 +53,15 @@ pub fn describe() {
 
 /// Why a worker waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Blocked {
+pub enum Blocked {
     /// The disk is full.
     DiskFull,
     /// The blackhole was told to be slow.
     Delay,
+    /// The target cannot be reached, or refuses for now.
+    Unavailable,
+    /// Rows or a table are locked at the target.
+    Locked,
 }
 
 /// Counters are whole numbers: what is below a second is kept here.
@@ -86,6 +90,8 @@ pub(crate) struct SinkMetrics {
     lag: Gauge,
     disk_full: BlockedTime,
     delay: BlockedTime,
+    unavailable: BlockedTime,
+    locked: BlockedTime,
     in_flight: Gauge,
 }
 
@@ -113,6 +119,8 @@ impl SinkMetrics {
             lag: gauge!(LAG_SECONDS, &labels),
             disk_full: blocked("disk-full"),
             delay: blocked("delay"),
+            unavailable: blocked("unavailable"),
+            locked: blocked("locked"),
             in_flight: gauge!(IN_FLIGHT_BYTES, &labels),
         }
     }
@@ -145,6 +153,8 @@ impl SinkMetrics {
         match reason {
             Blocked::DiskFull => self.disk_full.add(waited),
             Blocked::Delay => self.delay.add(waited),
+            Blocked::Unavailable => self.unavailable.add(waited),
+            Blocked::Locked => self.locked.add(waited),
         }
     }
 

@@ -148,6 +148,7 @@ pub(crate) fn ddl(commit_ts: u64, kind: DdlKind, table: &str) -> SinkWork {
         event: Arc::new(DdlEvent {
             kind,
             schema: "s".into(),
+            session: Arc::default(),
             sql: "ALTER TABLE t ADD c INT".into(),
             writes: vec![TableName::new("s", table)],
             makes: Vec::new(),

@@ -119,6 +119,7 @@ impl TransactionAssembler {
         let event = DdlEvent {
             kind: DdlKind::ImplicitCreate,
             schema: Arc::clone(&table.name.schema),
+            session: Arc::default(),
             sql: Arc::from(""),
             writes: vec![table.name.clone()],
             makes: vec![table.name.clone()],

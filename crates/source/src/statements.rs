@@ -202,6 +202,7 @@ impl TransactionAssembler {
         let event = DdlEvent {
             kind: ddl.kind,
             schema: Arc::from(schema),
+            session: Arc::default(),
             sql: Arc::from(&*sql),
             writes: ddl.writes.clone(),
             makes: ddl.makes.clone(),

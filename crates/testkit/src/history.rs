@@ -253,6 +253,7 @@ fn event(kind: DdlKind, writes: Vec<TableName>, makes: Vec<TableName>, reads: Ve
     DdlEvent {
         kind,
         schema: Arc::from(""),
+        session: Arc::default(),
         sql: Arc::from(""),
         writes,
         makes,

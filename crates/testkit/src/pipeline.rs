@@ -168,7 +168,7 @@ impl Pipeline {
                 }
                 Answer::Durable(id, upto) => self.dispatch(id, |core, out| core.durable(upto, now_ms, out)),
                 Answer::DdlWritten(id, key) => {
-                    self.dispatch(id, |core, out| core.ddl_written(key, now_ms, out));
+                    self.dispatch(id, |core, out| core.ddl_written(key, false, now_ms, out));
                 }
             }
         }
@@ -320,7 +320,7 @@ impl Pipeline {
             maintainer::Effect::Create { id, span, after } => {
                 let table = match &span {
                     Span::Table(table) => Some(table.clone()),
-                    Span::Schema => None,
+                    Span::Tables(_) | Span::Schema => None,
                 };
                 self.sink.open(id, table, after);
                 self.dispatchers

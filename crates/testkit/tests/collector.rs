@@ -39,6 +39,7 @@ fn ddl(ts: u64) -> StreamBody {
     let event = DdlEvent {
         kind: DdlKind::AlterTable,
         schema: Arc::from(""),
+        session: Arc::default(),
         sql: Arc::from(""),
         writes: Vec::new(),
         makes: Vec::new(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::TableName;
+use crate::table::Flavor;
 
 /// What a statement does, as far as order and registration depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -51,6 +52,36 @@ impl DdlKind {
     }
 }
 
+/// Session that ran a statement at the source, as far as the statement's meaning depends
+/// on it (MySQL `Query_event_status_vars`). What the binlog does not tell is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DdlSession {
+    /// Server family that wrote the statement; tells which comments are executed.
+    pub flavor: Option<Flavor>,
+    /// `sql_mode` bits.
+    pub sql_mode: Option<u64>,
+    /// `character_set_client`, as a collation id. The text itself has been decoded.
+    pub character_set_client: Option<u16>,
+    /// `collation_connection`: collation of literals.
+    pub collation_connection: Option<u16>,
+    /// `collation_server`.
+    pub collation_server: Option<u16>,
+    /// `collation_database` of the default schema: what a table without a charset gets.
+    pub collation_database: Option<u16>,
+    /// `default_collation_for_utf8mb4` (MySQL).
+    pub default_collation_utf8mb4: Option<u16>,
+    /// `time_zone`.
+    pub time_zone: Option<Arc<str>>,
+    /// `explicit_defaults_for_timestamp`.
+    pub explicit_defaults_for_timestamp: Option<bool>,
+    /// Foreign keys were not checked (`foreign_key_checks=0`).
+    pub no_foreign_key_checks: bool,
+    /// `TIMESTAMP`, seconds since the Unix epoch: what `CURRENT_TIMESTAMP` gives in the
+    /// rows that an ALTER fills.
+    pub timestamp: Option<u32>,
+}
+
 /// One DDL statement, or the implicit creation of a table. Its order key stands beside
 /// it where it travels.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +90,9 @@ pub struct DdlEvent {
     pub kind: DdlKind,
     /// Default schema of the session, empty for none.
     pub schema: Arc<str>,
+    /// The session beside it.
+    #[serde(default)]
+    pub session: Arc<DdlSession>,
     /// Text as the server wrote it; empty for `ImplicitCreate`.
     pub sql: Arc<str>,
     /// Tables that it writes: made, changed, dropped, both names of a rename. An empty

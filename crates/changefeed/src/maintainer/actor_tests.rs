@@ -96,7 +96,14 @@ impl Handler<SinkWrite> for World {
             }
             SinkWork::Ddl { key, .. } => {
                 self.note(format!("ddl {}", key.commit_ts));
-                post_to(&self.dispatcher(dispatcher), DdlWritten { dispatcher, key });
+                post_to(
+                    &self.dispatcher(dispatcher),
+                    DdlWritten {
+                        dispatcher,
+                        key,
+                        reform: false,
+                    },
+                );
             }
             SinkWork::Close => self.note(format!("close {}", dispatcher.0)),
         }
@@ -281,6 +288,7 @@ fn ddl(ts: u64, kind: DdlKind, makes: &[&TableName], writes: &[&TableName]) -> D
         event: Arc::new(DdlEvent {
             kind,
             schema: "shop".into(),
+            session: Arc::default(),
             sql: "".into(),
             writes: own(writes),
             makes: own(makes),

@@ -225,7 +225,7 @@ impl MaintainerCore {
 
     /// The DDL is durable downstream: everybody goes on.
     pub fn barrier_written(&mut self, message: BarrierWritten, now_ms: u64, out: &mut Vec<Effect>) {
-        let BarrierWritten { dispatcher, key } = message;
+        let BarrierWritten { dispatcher, key, .. } = message;
         match self.barriers.written(key, &self.registry, now_ms) {
             Some(passing) => self.pass(key, &passing, out),
             None => {

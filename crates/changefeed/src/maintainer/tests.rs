@@ -128,6 +128,7 @@ impl Rig {
         let message = BarrierWritten {
             dispatcher: DispatcherId(id),
             key: key(ts),
+            reform: false,
         };
         self.call(|core, now, out| core.barrier_written(message, now, out))
     }
@@ -171,6 +172,7 @@ fn ddl(kind: DdlKind, writes: &[&str], makes: &[&str], reads: &[&str]) -> Arc<Dd
     Arc::new(DdlEvent {
         kind,
         schema: "shop".into(),
+        session: Arc::default(),
         sql: "".into(),
         writes: names(writes),
         makes: names(makes),

@@ -334,6 +334,7 @@ fn ddl_messages() {
     let event = |kind, sql: &str| DdlEvent {
         kind,
         schema: "s".into(),
+        session: Arc::default(),
         sql: sql.into(),
         writes: vec![TableName::new("s", "t")],
         makes: Vec::new(),

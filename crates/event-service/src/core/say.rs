@@ -2,7 +2,6 @@
 
 use weir_event_store::StoreReader;
 use weir_protocol::collector::{StreamBody, StreamMessage};
-use weir_protocol::service::Span;
 use weir_types::{DispatcherId, Epoch, ErrorReport, SeqNo, TableName};
 
 use super::{Effect, ServiceCore};
@@ -107,9 +106,11 @@ impl ServiceCore {
         let Some(stream) = self.streams.get(&id) else {
             return;
         };
-        if let Span::Table(table) = &stream.span
-            && let Err(error) = store.check_start(table, stream.cursor)
-        {
+        let failed = stream
+            .span
+            .behind(stream.cursor)
+            .find_map(|(table, after)| store.check_start(table, after).err());
+        if let Some(error) = failed {
             self.fail(id, ErrorReport::new(&error), out);
         }
     }
@@ -126,7 +127,7 @@ impl ServiceCore {
         self.advance(now_ms);
         let of_table = |stream: &Stream| {
             let confirmed = !matches!(stream.phase, Phase::Unconfirmed | Phase::Failed(_));
-            confirmed && matches!(&stream.span, Span::Table(name) if name == table)
+            confirmed && stream.span.tables().any(|name| name == table)
         };
         let streams = self.streams.iter().filter(|(_, stream)| of_table(stream));
         let ids: Vec<_> = streams.map(|(id, _)| *id).collect();
@@ -136,7 +137,11 @@ impl ServiceCore {
     }
 
     pub(super) fn too_large(&mut self, id: DispatcherId, bytes: u64, out: &mut Vec<Effect>) {
-        let Some(Span::Table(table)) = self.streams.get(&id).map(|stream| &stream.span) else {
+        let Some(table) = self
+            .streams
+            .get(&id)
+            .and_then(|stream| stream.span.tables().next())
+        else {
             return;
         };
         let error = ServiceError::RowTooLarge {

@@ -123,6 +123,7 @@ impl Model {
         Arc::new(DdlEvent {
             kind,
             schema: Arc::from("s"),
+            session: Arc::default(),
             sql: Arc::from(format!("statement {}", self.number)),
             makes: if makes { vec![table.clone()] } else { Vec::new() },
             writes: vec![table],

@@ -14,7 +14,7 @@ use weir_codec::RowCounts;
 use weir_protocol::collector::EventBatch;
 use weir_types::{ChangefeedId, DdlEvent, DispatcherId, OrderKey, TableVersion};
 
-use crate::contract::{Backend, Reached, SpanTable, SpanWriter, WorkerContext};
+use crate::contract::{Backend, DdlDone, Reached, SpanTable, SpanWriter, WorkerContext};
 use crate::counters::SinkCounters;
 use crate::error::{Result, SinkError};
 use crate::metrics::Blocked;
@@ -75,10 +75,10 @@ impl BlackholeBackend {
 }
 
 impl Backend for BlackholeBackend {
-    fn open(&self, _: DispatcherId, table: Option<&SpanTable>) -> Result<Box<dyn SpanWriter>> {
+    fn open(&self, _: DispatcherId, tables: &[SpanTable]) -> Result<Box<dyn SpanWriter>> {
         Ok(Box::new(BlackholeSpan {
             shared: Arc::clone(&self.shared),
-            table: table.cloned(),
+            table: tables.first().cloned(),
             plan: None,
             last: OrderKey::MIN,
         }))
@@ -171,10 +171,10 @@ impl SpanWriter for BlackholeSpan {
         Ok(())
     }
 
-    fn ddl(&mut self, _: OrderKey, _: &DdlEvent, worker: &mut WorkerContext) -> Result<()> {
+    fn ddl(&mut self, _: OrderKey, _: &DdlEvent, worker: &mut WorkerContext) -> Result<DdlDone> {
         self.shared.counters.add_ddl();
         worker.metrics.ddl();
-        Ok(())
+        Ok(DdlDone::default())
     }
 
     fn tick(&mut self, _: &mut WorkerContext) -> Result<()> {

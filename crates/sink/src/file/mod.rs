@@ -131,11 +131,11 @@ impl FileBackend {
 }
 
 impl Backend for FileBackend {
-    fn open(&self, dispatcher: DispatcherId, table: Option<&SpanTable>) -> Result<Box<dyn SpanWriter>> {
+    fn open(&self, dispatcher: DispatcherId, tables: &[SpanTable]) -> Result<Box<dyn SpanWriter>> {
         Ok(Box::new(FileSpan::new(
             Arc::clone(&self.shared),
             dispatcher,
-            table,
+            tables.first(),
         )?))
     }
 

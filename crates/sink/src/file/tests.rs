@@ -221,10 +221,11 @@ fn two_tables_cannot_share_a_target() {
     let (replies, answers) = channel();
     running.scheduler.open(crate::OpenSpan {
         dispatcher: DispatcherId(2),
-        table: Some(SpanTable {
+        tables: vec![SpanTable {
             source: TableName::new("s", "other"),
             target: TableName::new("s", table(1)),
-        }),
+            after: OrderKey::MIN,
+        }],
         replies,
     });
     let answer = answers.recv_timeout(Duration::from_secs(10)).unwrap();
@@ -450,8 +451,9 @@ fn a_large_value_passes_in_pieces() {
     let span = SpanTable {
         source: name.clone(),
         target: name,
+        after: OrderKey::MIN,
     };
-    let mut writer = backend.open(DispatcherId(1), Some(&span)).expect("opens");
+    let mut writer = backend.open(DispatcherId(1), &[span]).expect("opens");
     let length = 8 << 20;
     let mut value = vec![b'x'; length];
     value[length / 2] = b'\n';

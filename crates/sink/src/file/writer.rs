@@ -12,7 +12,7 @@ use weir_types::{DdlEvent, DdlKind, DispatcherId, OrderKey, RowEvent, TableName,
 use super::FileShared;
 use super::naming;
 use super::output::{Buffered, Output, when_there_is_room};
-use crate::contract::{Reached, SpanTable, SpanWriter, WorkerContext};
+use crate::contract::{DdlDone, Reached, SpanTable, SpanWriter, WorkerContext};
 use crate::error::{Result, SinkError};
 
 /// The unfinished file of a span.
@@ -282,13 +282,13 @@ impl SpanWriter for FileSpan {
         Ok(())
     }
 
-    fn ddl(&mut self, key: OrderKey, event: &DdlEvent, worker: &mut WorkerContext) -> Result<()> {
+    fn ddl(&mut self, key: OrderKey, event: &DdlEvent, worker: &mut WorkerContext) -> Result<DdlDone> {
         self.finish(worker)?;
         if event.kind != DdlKind::ImplicitCreate {
             self.write_ddl(key, event, worker)?;
             self.needs_commit = true;
         }
-        Ok(())
+        Ok(DdlDone::default())
     }
 
     fn tick(&mut self, worker: &mut WorkerContext) -> Result<()> {

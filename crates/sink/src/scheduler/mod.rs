@@ -106,7 +106,7 @@ impl Scheduler {
     pub fn open(&self, span: OpenSpan) {
         let OpenSpan {
             dispatcher,
-            table,
+            tables,
             replies,
         } = span;
         let opened = if self.shared.core().knows(dispatcher) {
@@ -115,7 +115,7 @@ impl Scheduler {
                 what: "is registered already",
             })
         } else {
-            self.shared.backend.open(dispatcher, table.as_ref())
+            self.shared.backend.open(dispatcher, &tables)
         };
         match opened {
             Ok(writer) => {

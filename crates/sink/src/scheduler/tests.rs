@@ -12,7 +12,7 @@ use weir_types::{DdlEvent, DispatcherId, ErrorClass, OrderKey};
 
 use super::core::{Finish, PULL_BYTES_MAX, PULL_WORK_MAX, SchedulerCore};
 use super::*;
-use crate::contract::{Reached, SpanTable, WorkerContext};
+use crate::contract::{DdlDone, Reached, SpanTable, WorkerContext};
 use crate::testing::{Answer, channel, key};
 
 fn batch(number: u64, bytes: usize) -> SinkWork {
@@ -187,7 +187,7 @@ struct Moody {
 struct MoodyBackend;
 
 impl Backend for MoodyBackend {
-    fn open(&self, _: DispatcherId, _: Option<&SpanTable>) -> Result<Box<dyn SpanWriter>> {
+    fn open(&self, _: DispatcherId, _: &[SpanTable]) -> Result<Box<dyn SpanWriter>> {
         Ok(Box::new(Moody { last: OrderKey::MIN }))
     }
 
@@ -221,8 +221,8 @@ impl SpanWriter for Moody {
         Ok(())
     }
 
-    fn ddl(&mut self, _: OrderKey, _: &DdlEvent, _: &mut WorkerContext) -> Result<()> {
-        Ok(())
+    fn ddl(&mut self, _: OrderKey, _: &DdlEvent, _: &mut WorkerContext) -> Result<DdlDone> {
+        Ok(DdlDone::default())
     }
 
     fn tick(&mut self, _: &mut WorkerContext) -> Result<()> {
@@ -248,7 +248,7 @@ fn moody() -> (Scheduler, Receiver<Answer>) {
     for dispatcher in [A, B] {
         scheduler.open(OpenSpan {
             dispatcher,
-            table: None,
+            tables: Vec::new(),
             replies: Arc::clone(&answers) as Arc<dyn SpanReplies>,
         });
     }

@@ -9,7 +9,7 @@ use weir_types::{DispatcherId, ErrorReport, OrderKey};
 
 use super::core::{Finish, Pull};
 use super::{OpenedSpan, Shared};
-use crate::contract::WorkerContext;
+use crate::contract::{DdlDone, WorkerContext};
 use crate::error::{Result, SinkError};
 
 /// Most spans whose answers wait for one commit.
@@ -23,7 +23,7 @@ const SCRATCH_KEPT_BYTES: usize = 1 << 20;
 #[derive(Default)]
 struct Answers {
     durable: Option<OrderKey>,
-    ddl: Vec<OrderKey>,
+    ddl: Vec<(OrderKey, DdlDone)>,
     needs_commit: bool,
     closed: bool,
 }
@@ -160,8 +160,8 @@ fn run_work(
                 flushed = true;
             }
             SinkWork::Ddl { key, event } => {
-                writer.ddl(*key, event, context)?;
-                answers.ddl.push(*key);
+                let done = writer.ddl(*key, event, context)?;
+                answers.ddl.push((*key, done));
             }
             SinkWork::Close => {
                 writer.flush(context)?;
@@ -191,8 +191,12 @@ fn answer(shared: &Shared, held: Held) {
         if let Some(upto) = answers.durable {
             span.replies.durable(Durable { dispatcher, upto });
         }
-        for key in answers.ddl {
-            span.replies.ddl_written(DdlWritten { dispatcher, key });
+        for (key, DdlDone { reform }) in answers.ddl {
+            span.replies.ddl_written(DdlWritten {
+                dispatcher,
+                key,
+                reform,
+            });
         }
     }
     let finish = if answers.closed {

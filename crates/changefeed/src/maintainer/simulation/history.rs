@@ -108,6 +108,7 @@ fn ddl(kind: DdlKind, writes: &[&TableName], makes: &[&TableName], reads: &[&Tab
     DdlEvent {
         kind,
         schema: "".into(),
+        session: Arc::default(),
         sql: "".into(),
         writes: own(writes),
         makes: own(makes),

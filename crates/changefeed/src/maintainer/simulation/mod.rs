@@ -167,6 +167,7 @@ impl<'a> World<'a> {
         }
         let history = self.history;
         let (rows, ddl) = match runner.core.span() {
+            Span::Tables(_) => return,
             Span::Schema => {
                 let structural = history.next_ddl(runner.cursor, |event| event.kind.is_structural());
                 (Vec::new(), structural)
@@ -237,7 +238,7 @@ impl<'a> World<'a> {
         match self.sink.step(id, self.rng, self.disk, self.history) {
             Some(Answer::Durable(upto)) => self.dispatch(id, |core, now, out| core.durable(upto, now, out)),
             Some(Answer::DdlWritten(key)) => {
-                self.dispatch(id, |core, now, out| core.ddl_written(key, now, out));
+                self.dispatch(id, |core, now, out| core.ddl_written(key, false, now, out));
             }
             None => {}
         }
@@ -353,7 +354,7 @@ impl<'a> World<'a> {
     fn create(&mut self, id: DispatcherId, span: Span, after: OrderKey) {
         let table = match &span {
             Span::Table(table) => Some(table.clone()),
-            Span::Schema => None,
+            Span::Tables(_) | Span::Schema => None,
         };
         self.sink.open(id, table);
         let runner = Runner {
