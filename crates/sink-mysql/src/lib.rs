@@ -1,0 +1,3 @@
+//! MySQL and MariaDB sink.
+
+pub mod target;
