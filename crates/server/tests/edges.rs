@@ -47,7 +47,7 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("mysql_common", &["bench"]),
     ("clap", &["cli", "bench", "xtask"]),
     ("actix-web", &["server"]),
-    ("anyhow", &["cli", "bench", "xtask", "integration"]),
+    ("anyhow", &["cli", "bench", "xtask", "test-servers", "integration"]),
 ];
 
 fn dependencies(crates: &Path) -> BTreeMap<String, BTreeSet<String>> {

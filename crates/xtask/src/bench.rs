@@ -1,18 +1,35 @@
 //! Starts the benchmarks with the data and programs they need.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use crate::bench_data;
-use crate::server::{Install, Kind};
+use weir_test_servers::{Install, Kind, Server, free_port};
 
 /// Name, shapes whose files it reads, whether it runs `weir` and the server's printer.
 const BENCHES: &[(&str, &[&str], bool)] = &[
     ("decode", &["tpcc", "narrow", "mixed20", "rows100"], false),
     ("store", &["tpcc"], false),
     ("blackhole", &["tpcc", "one-row"], true),
+    ("mysql", &[], false),
+];
+
+/// Settings of the three servers of `mysql`: what a production server has where it
+/// decides what a commit costs.
+const DURABLE: &[&str] = &[
+    "--innodb-buffer-pool-size=512M",
+    "--innodb-flush-log-at-trx-commit=1",
+    "--sync-binlog=1",
+    "--innodb-redo-log-capacity=512M",
+];
+/// The source only makes the backlog.
+const QUICK: &[&str] = &[
+    "--innodb-buffer-pool-size=512M",
+    "--innodb-flush-log-at-trx-commit=0",
+    "--sync-binlog=0",
+    "--innodb-redo-log-capacity=512M",
 ];
 
 /// Builds and runs one benchmark.
@@ -38,11 +55,14 @@ pub(crate) fn run(name: &str, json: bool, arguments: &[String]) -> Result<()> {
         "--bin",
         &binary,
     ]);
-    if *whole {
+    if *whole || name == "mysql" {
         build.args(["-p", "weir", "--bin", "weir"]);
     }
     succeed(build.current_dir(crate::workspace_root()?))?;
     let release = crate::target_dir()?.join("release");
+    if name == "mysql" {
+        return mysql(&release, json, arguments);
+    }
     let mut bench = Command::new(release.join(&binary));
     bench.arg("--data").arg(crate::target_dir()?.join("bench-data"));
     if *whole {
@@ -54,6 +74,29 @@ pub(crate) fn run(name: &str, json: bool, arguments: &[String]) -> Result<()> {
         bench.arg("--json");
     }
     succeed(bench.args(arguments).current_dir(crate::workspace_root()?))
+}
+
+/// Starts a source and two targets for `mysql`.
+fn mysql(release: &Path, json: bool, arguments: &[String]) -> Result<()> {
+    let install = Install::get(&crate::services_cache()?, Kind::Mysql)?;
+    let work = tempfile::tempdir_in(crate::target_dir()?)?;
+    let mut bench = Command::new(release.join("bench-mysql"));
+    let mut servers = Vec::new();
+    for (name, settings) in [("source", QUICK), ("replica", DURABLE), ("sink", DURABLE)] {
+        let port = free_port()?;
+        let server = Server::start(&install, &work.path().join(name), port, settings)?;
+        server
+            .sql("SET sql_log_bin=0; CREATE USER weir@'127.0.0.1'; GRANT ALL ON *.* TO weir@'127.0.0.1'")?;
+        bench.arg(format!("--{name}")).arg(port.to_string());
+        servers.push(server);
+    }
+    bench.arg("--weir").arg(release.join("weir"));
+    bench.arg("--work").arg(work.path());
+    if json {
+        bench.arg("--json");
+    }
+    succeed(bench.args(arguments).current_dir(crate::workspace_root()?))?;
+    servers.into_iter().try_for_each(Server::stop)
 }
 
 /// The cargo that runs this command.

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::record::{copy_binlogs, feed, free_port};
-use crate::server::{Install, Kind, Server};
+use crate::record::{copy_binlogs, feed};
 use crate::tpcc::{SCHEMA, Scale, Tpcc};
+use weir_test_servers::{Install, Kind, Server, free_port};
 
 const SCALE: Scale = Scale {
     warehouses: 4,
@@ -94,7 +94,7 @@ fn ensure(name: &str, bytes: u64) -> Result<()> {
 fn generate(shape: &str, bytes: u64, target: &Path) -> Result<()> {
     let install = Install::get(&crate::services_cache()?, Kind::Mysql)?;
     let dir = tempfile::tempdir_in(crate::target_dir()?)?;
-    let server = install.start(dir.path(), free_port()?, FAST)?;
+    let server = Server::start(&install, dir.path(), free_port()?, FAST)?;
     let goal = Goal {
         data: server.data_dir(),
         bytes,

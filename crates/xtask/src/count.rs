@@ -10,7 +10,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::server::Install;
+use weir_test_servers::Install;
 
 /// Rows of one table by kind.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]

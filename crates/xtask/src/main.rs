@@ -1,22 +1,21 @@
 //! Developer commands.
 
-mod apt;
 mod bench;
 mod bench_data;
 mod count;
 mod record;
 mod rng;
 mod scripts;
-mod server;
 mod services;
 mod test;
 mod tpcc;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Parser, Subcommand};
+pub(crate) use weir_test_servers::{target_dir, workspace_root};
 
 #[derive(Parser, Debug)]
 #[command(name = "cargo xtask", about = "Developer commands of Weir")]
@@ -29,7 +28,7 @@ struct Cli {
 enum Task {
     /// Runs all checks and tests; ends with a line `N passed, N failed`.
     ///
-    /// The end-to-end tests replay checked-in recordings, so nothing has to be installed for them.
+    /// The servers of the end-to-end tests are unpacked under `target/services` when they are missing.
     Test {
         /// Formatting, lints, documentation, unit and property tests only.
         #[arg(long)]
@@ -59,9 +58,7 @@ enum Task {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
-    /// The test servers by themselves: MySQL and MariaDB, two of each.
-    ///
-    /// Kafka joins them with the Kafka sink; until then `WEIR_TEST_KAFKA` is not among the addresses.
+    /// The test servers by themselves: MySQL and MariaDB, two of each, and Apache Kafka.
     Services {
         #[command(subcommand)]
         action: Services,
@@ -70,7 +67,7 @@ enum Task {
 
 #[derive(Subcommand, Clone, Copy, Debug)]
 enum Services {
-    /// Installs what is missing and starts the servers on free loopback ports.
+    /// Installs what is missing, starts the servers on free loopback ports and prints their addresses.
     Up,
     /// Stops them.
     Down,
@@ -108,27 +105,7 @@ fn run() -> Result<()> {
     }
 }
 
-/// The folder with the workspace's `Cargo.toml`.
-pub(crate) fn workspace_root() -> Result<PathBuf> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    Ok(here
-        .ancestors()
-        .nth(2)
-        .context("the workspace folder")?
-        .to_path_buf())
-}
-
-/// Cargo's target folder.
-pub(crate) fn target_dir() -> Result<PathBuf> {
-    let folder = match std::env::var_os("CARGO_TARGET_DIR") {
-        Some(folder) => PathBuf::from(folder),
-        None => workspace_root()?.join("target"),
-    };
-    std::fs::create_dir_all(&folder)?;
-    Ok(folder)
-}
-
 /// Where unpacked servers are kept between runs.
 pub(crate) fn services_cache() -> Result<PathBuf> {
-    Ok(target_dir()?.join("services"))
+    weir_test_servers::cache_dir()
 }

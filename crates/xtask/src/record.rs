@@ -1,15 +1,14 @@
 //! Recordings of real servers' binlogs, with the counts that the servers' own tools find in them.
 
 use std::io::Write;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
 use crate::count;
 use crate::scripts;
-use crate::server::{Install, Kind, Server};
 use crate::tpcc::{SCHEMA, Scale, Tpcc};
+use weir_test_servers::{Install, Kind, Server, free_port};
 
 /// Size that the files of the quickstart may not pass: they are part of the command.
 const QUICKSTART_LIMIT_BYTES: u64 = 12 << 20;
@@ -188,7 +187,7 @@ fn record(recording: &Recording, folder: &str) -> Result<()> {
     let dir = tempfile::tempdir_in(crate::target_dir()?)?;
     let mut arguments = vec!["--innodb-buffer-pool-size=128M"];
     arguments.extend(recording.arguments);
-    let server = install.start(dir.path(), free_port()?, &arguments)?;
+    let server = Server::start(&install, dir.path(), free_port()?, &arguments)?;
     let version = server.sql("SELECT VERSION()")?.trim().to_owned();
     server.sql(if recording.kind == Kind::Mysql {
         "RESET BINARY LOGS AND GTIDS"
@@ -312,11 +311,6 @@ pub(crate) fn feed(server: &Server, script: &str) -> Result<()> {
 pub(crate) fn rotate(server: &Server) -> Result<()> {
     server.sql("FLUSH NO_WRITE_TO_BINLOG BINARY LOGS")?;
     Ok(())
-}
-
-/// A port that nothing listens on now.
-pub(crate) fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// Copies the binlog files of a stopped server, with an index that names them relative to itself.

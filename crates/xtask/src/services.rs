@@ -1,19 +1,20 @@
 //! Test servers that stay up between commands.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::record::free_port;
-use crate::server::{Install, Kind};
+use weir_test_servers::{Install, Kafka, Kind, Server, free_port};
 
 const STOP_LIMIT: Duration = Duration::from_secs(30);
+/// The broker's variable and folder.
+const KAFKA: (&str, &str) = ("WEIR_TEST_KAFKA", "kafka");
 
 /// Variable with the address, folder name, release.
-const SERVICES: &[(&str, &str, Kind)] = &[
+const DATABASES: &[(&str, &str, Kind)] = &[
     ("WEIR_TEST_MYSQL", "mysql", Kind::Mysql),
     ("WEIR_TEST_MYSQL_SINK", "mysql-sink", Kind::Mysql),
     ("WEIR_TEST_MARIADB", "mariadb", Kind::Mariadb118),
@@ -28,61 +29,81 @@ fn env_file() -> Result<PathBuf> {
     Ok(run_dir()?.join("env"))
 }
 
-/// Installs what is missing and starts the servers on free loopback ports.
-///
-/// # Errors
-/// When they are up already, or one does not start.
-pub(crate) fn up() -> Result<()> {
-    if env_file()?.exists() {
-        bail!("the test servers are up already; `cargo xtask services down` stops them");
-    }
-    std::fs::create_dir_all(run_dir()?)?;
-    let mut env = String::new();
-    for (variable, name, kind) in SERVICES {
-        let install = Install::get(&crate::services_cache()?, *kind)?;
-        let dir = run_dir()?.join(name);
-        if dir.exists() {
-            std::fs::remove_dir_all(&dir)?;
-        }
-        let server = install.start(&dir, free_port()?, &["--innodb-buffer-pool-size=128M"])?;
-        server.sql("CREATE USER weir@'127.0.0.1'; GRANT ALL ON *.* TO weir@'127.0.0.1'")?;
-        std::fs::write(dir.join("xtask.pid"), server.pid().to_string())?;
-        writeln!(env, "{variable}={}", server.uri()).unwrap_or_default();
-        server.leave_running();
-    }
-    std::fs::write(env_file()?, &env)?;
-    print!("{env}");
-    Ok(())
+fn folders() -> impl Iterator<Item = &'static str> {
+    DATABASES.iter().map(|(_, name, _)| *name).chain([KAFKA.1])
 }
 
-/// Stops the servers that [`up`] started.
+/// Installs what is missing and starts the servers on free loopback ports; servers that run already are left alone.
+///
+/// # Errors
+/// When one does not start.
+pub(crate) fn up() -> Result<()> {
+    let running = folders()
+        .filter_map(|name| Some(running_pid(&run_dir().ok()?.join(name)).is_some()))
+        .filter(|&running| running)
+        .count();
+    if running == DATABASES.len() + 1 && env_file()?.exists() {
+        eprintln!("the test servers are up already");
+        return env();
+    }
+    // Some are gone, for example after a restart of the machine: all anew, so that addresses and data belong together.
+    down()?;
+    std::fs::create_dir_all(run_dir()?)?;
+    let mut lines = String::new();
+    for (variable, name, kind) in DATABASES {
+        let install = Install::get(&crate::services_cache()?, *kind)?;
+        let dir = run_dir()?.join(name);
+        let server = Server::start(&install, &dir, free_port()?, &["--innodb-buffer-pool-size=128M"])?;
+        std::fs::write(dir.join("xtask.pid"), server.pid().to_string())?;
+        writeln!(lines, "{variable}={}", server.uri())?;
+        server.leave_running();
+    }
+    let dir = run_dir()?.join(KAFKA.1);
+    let kafka = Kafka::start(&crate::services_cache()?, &dir, free_port()?, free_port()?)?;
+    std::fs::write(dir.join("xtask.pid"), kafka.pid().to_string())?;
+    writeln!(lines, "{}={}", KAFKA.0, kafka.uri())?;
+    kafka.leave_running();
+    std::fs::write(env_file()?, &lines)?;
+    env()
+}
+
+/// The process that [`up`] started with its files in `dir`, if it runs: a process id may be another program's by now,
+/// but only ours names the folder.
+fn running_pid(dir: &Path) -> Option<u32> {
+    let pid: u32 = std::fs::read_to_string(dir.join("xtask.pid"))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    String::from_utf8_lossy(&line)
+        .contains(&*dir.to_string_lossy())
+        .then_some(pid)
+}
+
+/// Stops the servers that [`up`] started; nothing happens where none runs.
 ///
 /// # Errors
 /// When a server does not stop in time.
 pub(crate) fn down() -> Result<()> {
-    for (_, name, _) in SERVICES {
+    for name in folders() {
         let dir = run_dir()?.join(name);
-        let Ok(pid) = std::fs::read_to_string(dir.join("xtask.pid")) else {
-            continue;
-        };
-        let alive = || PathBuf::from("/proc").join(pid.trim()).join("stat").exists();
-        // A zombie has no data folder open any more; only a process that still names our folder is ours.
-        let ours = std::fs::read(PathBuf::from("/proc").join(pid.trim()).join("cmdline"))
-            .is_ok_and(|line| String::from_utf8_lossy(&line).contains(&*dir.to_string_lossy()));
-        if ours {
+        if let Some(pid) = running_pid(&dir) {
             Command::new("kill")
-                .arg(pid.trim())
+                .arg(pid.to_string())
                 .status()
                 .context("run kill")?;
             let deadline = Instant::now() + STOP_LIMIT;
-            while alive() && Instant::now() < deadline {
+            while running_pid(&dir).is_some() {
+                if Instant::now() > deadline {
+                    bail!("{name} (process {pid}) did not stop");
+                }
                 std::thread::sleep(Duration::from_millis(50));
             }
-            if alive() {
-                bail!("{name} (process {}) did not stop", pid.trim());
-            }
         }
-        std::fs::remove_dir_all(&dir)?;
+        if dir.exists() {
+            std::fs::remove_dir_all(&dir)?;
+        }
     }
     if env_file()?.exists() {
         std::fs::remove_file(env_file()?)?;

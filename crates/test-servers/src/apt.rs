@@ -105,6 +105,20 @@ pub(crate) fn unpack(dest: &Path, suite: &str, packages: &[&str]) -> Result<Path
     Ok(root)
 }
 
+/// Installs packages of the machine's own release; needs root.
+///
+/// # Errors
+/// When apt-get fails.
+pub fn install(packages: &[&str]) -> Result<()> {
+    eprintln!("installing {}", packages.join(" "));
+    let here = std::env::temp_dir();
+    apt(&[], &here, &["-qq", "update"])?;
+    let mut arguments = vec!["-qq", "-y", "--no-install-recommends", "install"];
+    arguments.extend(packages);
+    apt(&[], &here, &arguments)?;
+    Ok(())
+}
+
 fn is_needed(name: &str) -> bool {
     !(NOT_NEEDED.iter().any(|prefix| name.starts_with(prefix))
         || (name.starts_with("lib") && name.ends_with("-perl")))
@@ -118,6 +132,7 @@ fn apt(options: &[String], folder: &Path, arguments: &[&str]) -> Result<String> 
     let output = command
         .args(arguments)
         .current_dir(folder)
+        .env("DEBIAN_FRONTEND", "noninteractive")
         .stdin(Stdio::null())
         .output()
         .context("run apt-get (the test servers come from Debian packages)")?;

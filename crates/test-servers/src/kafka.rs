@@ -1,0 +1,231 @@
+//! Apache Kafka as one node in KRaft mode, from Maven Central.
+
+use std::fs::File;
+use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::apt;
+use crate::cache::{is_root, locked};
+
+const VERSION: &str = "4.1.1";
+const SLF4J_VERSION: &str = "2.0.17";
+const LOG4J_VERSION: &str = "2.25.3";
+const START_LIMIT: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(100);
+/// Small enough for a test machine; the broker's own default is 1 GiB.
+const HEAP: [&str; 2] = ["-Xms256m", "-Xmx512m"];
+
+/// A running broker.
+#[derive(Debug)]
+pub struct Kafka {
+    port: u16,
+    child: Child,
+}
+
+impl Kafka {
+    /// Downloads the broker into `cache` where it is missing, and starts one with its files in `dir`.
+    ///
+    /// `controller_port` is for its own controller.
+    ///
+    /// # Errors
+    /// When it cannot be downloaded or does not come up.
+    pub fn start(cache: &Path, dir: &Path, port: u16, controller_port: u16) -> Result<Self> {
+        let libraries = libraries(cache)?;
+        let java = java(cache)?;
+        std::fs::create_dir_all(dir)?;
+        let dir = std::path::absolute(dir)?;
+        let properties = dir.join("server.properties");
+        std::fs::write(&properties, configuration(&dir, port, controller_port))?;
+        let tool = |arguments: &[&str]| -> Result<String> {
+            let output = jvm(&java, &libraries)
+                .arg("kafka.tools.StorageTool")
+                .args(arguments)
+                .output()
+                .context("run java")?;
+            if !output.status.success() {
+                bail!(
+                    "kafka.tools.StorageTool: {}",
+                    String::from_utf8_lossy(&output.stderr)
+                );
+            }
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        let path = properties.to_string_lossy().into_owned();
+        if !dir.join("data").exists() {
+            let id = tool(&["random-uuid"])?;
+            let id = id.lines().last().context("a cluster id")?;
+            tool(&["format", "-t", id, "-c", &path, "--ignore-formatted"])?;
+        }
+        let mut command = jvm(&java, &libraries);
+        command.args(["kafka.Kafka", &path]).stdin(Stdio::null());
+        command
+            .stdout(File::create(dir.join("out.log"))?)
+            .stderr(File::create(dir.join("error.log"))?);
+        let child = command.process_group(0).spawn().context("start java")?;
+        let mut kafka = Self { port, child };
+        kafka.wait_ready(&dir)?;
+        Ok(kafka)
+    }
+
+    fn wait_ready(&mut self, dir: &Path) -> Result<()> {
+        let deadline = Instant::now() + START_LIMIT;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait()? {
+                bail!(
+                    "the broker ended at once ({status}): see {}",
+                    dir.join("out.log").display()
+                );
+            }
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+                return Ok(());
+            }
+            std::thread::sleep(POLL);
+        }
+        bail!("the broker did not come up in {} s", START_LIMIT.as_secs())
+    }
+
+    /// The address as a URI that the tests take.
+    pub fn uri(&self) -> String {
+        format!("kafka://127.0.0.1:{}/", self.port)
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Leaves the broker running after this process.
+    pub fn leave_running(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Kafka {
+    fn drop(&mut self) {
+        if self.child.kill().is_ok() {
+            drop(self.child.wait());
+        }
+    }
+}
+
+fn jvm(java: &Path, libraries: &Path) -> Command {
+    let mut command = Command::new(java);
+    command.args(HEAP).arg("-Dlog4j2.level=warn").arg("-cp");
+    command.arg(libraries.join("*"));
+    command
+}
+
+fn configuration(dir: &Path, port: u16, controller_port: u16) -> String {
+    format!(
+        "process.roles=broker,controller\nnode.id=1\n\
+         controller.quorum.voters=1@127.0.0.1:{controller_port}\n\
+         listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}\n\
+         advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n\
+         controller.listener.names=CONTROLLER\n\
+         listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
+         log.dirs={}\nnum.partitions=3\n\
+         offsets.topic.replication.factor=1\noffsets.topic.num.partitions=3\n\
+         transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
+         transaction.state.log.num.partitions=3\nshare.coordinator.state.topic.replication.factor=1\n\
+         share.coordinator.state.topic.min.isr=1\ngroup.initial.rebalance.delay.ms=0\n",
+        dir.join("data").display()
+    )
+}
+
+/// Folder with the broker's class files.
+fn libraries(cache: &Path) -> Result<PathBuf> {
+    let _lock = locked(cache, "kafka")?;
+    let dest = std::path::absolute(cache.join(format!("kafka-{VERSION}")))?;
+    let folder = dest.join("libs");
+    if dest.join("complete").exists() {
+        return Ok(folder);
+    }
+    eprintln!("installing Apache Kafka {VERSION} into {}", dest.display());
+    std::fs::create_dir_all(&dest)?;
+    std::fs::write(dest.join("pom.xml"), pom())?;
+    let maven = maven()?;
+    let output = Command::new(&maven)
+        .args([
+            "-q",
+            "-B",
+            "dependency:copy-dependencies",
+            "-DincludeScope=runtime",
+        ])
+        .arg(format!("-DoutputDirectory={}", folder.display()))
+        .current_dir(&dest)
+        .stdin(Stdio::null())
+        .output()
+        .context("run mvn")?;
+    if !output.status.success() {
+        bail!(
+            "mvn could not fetch Kafka: {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    std::fs::write(dest.join("complete"), "")?;
+    Ok(folder)
+}
+
+fn pom() -> String {
+    let dependencies: String = [
+        ("org.apache.kafka", "kafka_2.13", VERSION),
+        ("org.apache.kafka", "kafka-tools", VERSION),
+        ("org.slf4j", "slf4j-api", SLF4J_VERSION),
+        ("org.apache.logging.log4j", "log4j-api", LOG4J_VERSION),
+        ("org.apache.logging.log4j", "log4j-core", LOG4J_VERSION),
+        ("org.apache.logging.log4j", "log4j-slf4j2-impl", LOG4J_VERSION),
+    ]
+    .iter()
+    .map(|(group, name, version)| {
+        format!(
+            "<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>\
+             <version>{version}</version></dependency>\n"
+        )
+    })
+    .collect();
+    format!(
+        "<project xmlns=\"http://maven.apache.org/POM/4.0.0\"><modelVersion>4.0.0</modelVersion>\n\
+         <groupId>weir</groupId><artifactId>test-broker</artifactId><version>1</version>\n\
+         <dependencies>\n{dependencies}</dependencies></project>\n"
+    )
+}
+
+fn runs(program: &str, argument: &str) -> bool {
+    Command::new(program)
+        .arg(argument)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// The machine's Java, or Debian's, unpacked privately.
+fn java(cache: &Path) -> Result<PathBuf> {
+    if runs("java", "-version") {
+        return Ok(PathBuf::from("java"));
+    }
+    let _lock = locked(cache, "java")?;
+    let dest = std::path::absolute(cache.join("java"))?;
+    let root = apt::unpack(&dest, "bookworm", &["openjdk-17-jre-headless"])?;
+    std::fs::read_dir(root.join("usr/lib/jvm"))?
+        .filter_map(|entry| Some(entry.ok()?.path().join("bin/java")))
+        .find(|path| path.exists())
+        .context("the unpacked package has no java")
+}
+
+/// The machine's Maven; installed where there is none and we may.
+fn maven() -> Result<PathBuf> {
+    if !runs("mvn", "-version") {
+        if !is_root() {
+            bail!("Kafka comes from Maven Central: install Maven (Debian package `maven`)");
+        }
+        apt::install(&["maven"])?;
+    }
+    Ok(PathBuf::from("mvn"))
+}
