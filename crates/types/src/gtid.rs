@@ -192,6 +192,29 @@ impl GtidSet {
         out
     }
 
+    /// What this set holds and `other` does not. MariaDB: the domains in which this set
+    /// has come further.
+    pub fn difference(&self, other: &Self) -> Self {
+        let mut out = Self::default();
+        for (source, ranges) in &self.mysql {
+            let theirs = other.mysql.get(source).map_or(&[][..], Vec::as_slice);
+            for &(first, last) in ranges {
+                let mut from = first;
+                for &(start, end) in theirs.iter().filter(|(s, e)| *s <= last && *e >= first) {
+                    out.insert_range(source, from, start.saturating_sub(1));
+                    from = from.max(end.saturating_add(1));
+                }
+                out.insert_range(source, from, last);
+            }
+        }
+        for (&domain, &mine) in &self.mariadb {
+            if other.mariadb.get(&domain).is_none_or(|theirs| theirs.1 < mine.1) {
+                out.mariadb.insert(domain, mine);
+            }
+        }
+        out
+    }
+
     /// Whether every transaction of `other` is in this set.
     pub fn contains_all(&self, other: &Self) -> bool {
         let both = self.intersection(other);
@@ -349,6 +372,12 @@ mod tests {
     }
 
     #[test]
+    fn a_difference_of_domains_is_where_the_sequence_is_higher() {
+        let ours = set("0-1-5,7-2-9,8-1-1").difference(&set("0-2-5,7-2-8"));
+        assert_eq!(ours.to_string(), "7-2-9,8-1-1");
+    }
+
+    #[test]
     fn bad_texts_are_refused() {
         for bad in [
             "x",
@@ -382,12 +411,14 @@ mod tests {
             let (sa, ma) = build(&a);
             let (sb, mb) = build(&b);
             let both = sa.intersection(&sb);
+            let ours = sa.difference(&sb);
             let mut either = sa.clone();
             either.union(&sb);
             for number in 0..70 {
                 let gtid = Gtid::Mysql { source: source.clone(), number };
                 prop_assert_eq!(sa.contains(&gtid), ma.contains(&number));
                 prop_assert_eq!(both.contains(&gtid), ma.contains(&number) && mb.contains(&number));
+                prop_assert_eq!(ours.contains(&gtid), ma.contains(&number) && !mb.contains(&number));
                 prop_assert_eq!(either.contains(&gtid), ma.contains(&number) || mb.contains(&number));
             }
             prop_assert_eq!(sa.contains_all(&sb), mb.is_subset(&ma));
