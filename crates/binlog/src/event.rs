@@ -50,11 +50,14 @@ impl Rows<'_> {
 
     /// The flags that `weir_types::block` keeps.
     pub const fn block_flags(&self) -> u8 {
+        let mut flags = 0;
         if self.partial_json {
-            weir_types::block::FLAG_PARTIAL_JSON
-        } else {
-            0
+            flags |= weir_types::block::FLAG_PARTIAL_JSON;
         }
+        if self.flags & ROWS_FLAG_NO_FOREIGN_KEY_CHECKS != 0 {
+            flags |= weir_types::block::FLAG_NO_FOREIGN_KEY_CHECKS;
+        }
+        flags
     }
 }
 

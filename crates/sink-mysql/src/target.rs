@@ -15,9 +15,6 @@ pub struct TargetTable {
     pub keys: Vec<TargetKey>,
     /// Has foreign keys, or is referenced by some.
     pub foreign: bool,
-    /// Has a foreign key with an action other than RESTRICT and NO ACTION, on delete or
-    /// on update: the server changes its rows by itself.
-    pub cascaded: bool,
     /// Server family of the target.
     pub flavor: Flavor,
     /// The storage engine has transactions.

@@ -7,7 +7,7 @@
 //! txn u32 LE      index into the block's transaction table
 //! ordinal u32 LE  ordinal inside the transaction group
 //! kind u8         1 insert, 2 update, 3 delete
-//! flags u8        bit 0: partial JSON update
+//! flags u8        bit 0: partial JSON update; bit 1: foreign keys not checked
 //! reserved u16    0
 //! length u32 LE   length of the body
 //! body            from the column count (length-encoded) of the rows event to its
@@ -27,6 +27,11 @@ pub const RECORD_HEADER_BYTES: usize = 16;
 
 /// Flag: update rows hold partial JSON values (MySQL PARTIAL_UPDATE_ROWS_EVENT).
 pub const FLAG_PARTIAL_JSON: u8 = 1;
+
+/// Flag: the source did not check foreign keys for these rows (NO_FOREIGN_KEY_CHECKS_F of
+/// the rows event): the session had switched it off, or the rows are what MySQL 9.6 and
+/// later change by a cascade and log before the parent's row.
+pub const FLAG_NO_FOREIGN_KEY_CHECKS: u8 = 2;
 
 /// Kind of a row event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
