@@ -34,6 +34,8 @@ pub(crate) enum CliError {
     },
     #[error("`{0}` is neither a binlog file, nor a folder, nor a `binlog-files://` URI")]
     BinlogSource(String),
+    #[error("`{0}` is a server: `weir binlog` reads files only")]
+    LiveSource(String),
     #[error("`{file}` ends inside an event: at offset {offset} it has {have} bytes of {need}")]
     CutFile {
         file: String,
@@ -50,7 +52,8 @@ impl Classified for CliError {
             | Self::LogLevel(_)
             | Self::ForeignDir(_)
             | Self::BusyDir(_)
-            | Self::BinlogSource(_) => ErrorClass::Usage,
+            | Self::BinlogSource(_)
+            | Self::LiveSource(_) => ErrorClass::Usage,
             Self::Write { .. } | Self::Read { .. } | Self::Stdout(_) | Self::Signals(_) => {
                 ErrorClass::Transient
             }
@@ -72,6 +75,7 @@ impl Classified for CliError {
             Self::Counts { .. } => "WEIR-CLI-010",
             Self::BinlogSource(_) => "WEIR-CLI-011",
             Self::CutFile { .. } => "WEIR-CLI-013",
+            Self::LiveSource(_) => "WEIR-CLI-014",
         }
     }
 
@@ -88,6 +92,9 @@ impl Classified for CliError {
             Self::BadOutput(_) => "the file was changed from outside: remove the folder and start again",
             Self::Counts { .. } => "the output was changed from outside: remove the folder and start again; report it if it repeats",
             Self::BinlogSource(_) => "check the path",
+            Self::LiveSource(_) => {
+                "copy its binlog with `mysqlbinlog --read-from-remote-server --raw`, or name a folder of its files"
+            }
             Self::CutFile { .. } => "copy the file again when the server has closed it",
         }
         .to_owned()

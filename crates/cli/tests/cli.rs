@@ -271,7 +271,7 @@ fn a_source_is_a_file_a_folder_or_a_uri() {
         "{plain}"
     );
     check_failure(&["binlog", "stat", "/no/such/folder"], "WEIR-CLI-011", 2);
-    check_failure(&["binlog", "stat", "mysql://u:p@h"], "WEIR-CLI-001", 2);
+    check_failure(&["binlog", "stat", "mysql://u:p@h"], "WEIR-CLI-014", 2);
     check_failure(&["binlog", "stat", env!("CARGO_MANIFEST_DIR")], "WEIR-BIN-012", 3);
     check_failure(
         &[

@@ -1,6 +1,8 @@
 //! The changefeed file and its defaults.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::de;
@@ -8,7 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use weir_filter::{NameCase, RouteRule, Router, TableFilter};
 use weir_types::ChangefeedId;
 
+use crate::error;
 use crate::memory::MemoryPlan;
+use crate::mysql::{PasswordKeys, Secret, Tls, derived_server_id};
 use crate::start::Start;
 use crate::units::{ByteSize, HumanDuration, UtcOffset};
 use crate::uri::{SinkUri, SourceUri};
@@ -21,6 +25,14 @@ pub const MAX_EVENT_SIZE_DEFAULT: ByteSize = ByteSize::gib(1);
 /// `source.follow.poll-interval`: a fifth of a second is not noticed by people, and five
 /// looks at one file's length per second cost nothing.
 pub const POLL_INTERVAL_DEFAULT: HumanDuration = HumanDuration::millis(200);
+
+/// `source.heartbeat-interval`: an idle source is as fresh as a busy one to a second, for
+/// one packet of 40 bytes a second.
+pub const HEARTBEAT_INTERVAL_DEFAULT: HumanDuration = HumanDuration::seconds(1);
+
+/// `sink.mysql.worker-count`: enough to hide the latency of a commit, few enough for
+/// MySQL's default `max_connections` of 151.
+pub const WORKER_COUNT_DEFAULT: u16 = 16;
 
 /// `sink.file.rotate-size`: large enough that a renamed and synced file is cheap per
 /// byte, small enough to be opened by ordinary tools.
@@ -85,16 +97,32 @@ pub struct Changefeed {
 pub struct Source {
     /// Address.
     pub uri: SourceUri,
-    /// Where reading starts while there is no checkpoint. Files are finite: the default
-    /// is their beginning.
-    #[serde(default = "start_default")]
-    pub start: Start,
+    /// Name of the environment variable that holds the password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password_env: Option<String>,
+    /// File that holds the password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<PathBuf>,
+    /// Where reading starts while there is no checkpoint. What the file leaves out is
+    /// `Latest` for a server and `Earliest` for files; always there behind `parse`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Start>,
+    /// Identifier that we are a replica under; left out, it is derived from the id of the
+    /// changefeed: see [`Changefeed::server_id`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_id: Option<NonZeroU32>,
+    /// Time between two signs of life of an idle server.
+    #[serde(default = "heartbeat_interval_default")]
+    pub heartbeat_interval: HumanDuration,
     /// Largest binlog event that is accepted; a larger one is a definite error.
     #[serde(default = "max_event_size_default")]
     pub max_event_size: ByteSize,
     /// How files that grow are followed.
     #[serde(default)]
     pub follow: Follow,
+    /// Encryption of the connection to a server.
+    #[serde(default)]
+    pub tls: Tls,
 }
 
 /// `[source.follow]`.
@@ -106,14 +134,15 @@ pub struct Follow {
 }
 
 /// `[filter]`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Filter {
     /// Patterns; the last one that matches wins; none lets all tables through.
     pub rules: Vec<String>,
-    /// Whether names are compared with case (`lower_case_table_names=0`). Binlog files
-    /// do not tell.
-    pub case_sensitive: bool,
+    /// Whether names are compared with case (`lower_case_table_names=0`). Left out, a
+    /// server is asked; binlog files do not tell, and are taken as with case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub case_sensitive: Option<bool>,
 }
 
 /// `[[route]]`.
@@ -137,9 +166,29 @@ pub struct Route {
 pub struct Sink {
     /// Address.
     pub uri: SinkUri,
+    /// Name of the environment variable that holds the password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password_env: Option<String>,
+    /// File that holds the password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<PathBuf>,
     /// Settings of a `file://` sink.
     #[serde(default)]
     pub file: FileSink,
+    /// Settings of a `mysql://` sink.
+    #[serde(default)]
+    pub mysql: MysqlSink,
+    /// Encryption of the connections to a server.
+    #[serde(default)]
+    pub tls: Tls,
+}
+
+/// `[sink.mysql]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct MysqlSink {
+    /// Connections that write at the same time.
+    pub worker_count: u16,
 }
 
 /// `[sink.file]`.
@@ -205,11 +254,10 @@ impl Default for Follow {
     }
 }
 
-impl Default for Filter {
+impl Default for MysqlSink {
     fn default() -> Self {
         Self {
-            rules: Vec::new(),
-            case_sensitive: true,
+            worker_count: WORKER_COUNT_DEFAULT,
         }
     }
 }
@@ -251,8 +299,8 @@ impl Default for Metrics {
     }
 }
 
-const fn start_default() -> Start {
-    Start::Earliest
+const fn heartbeat_interval_default() -> HumanDuration {
+    HEARTBEAT_INTERVAL_DEFAULT
 }
 
 const fn max_event_size_default() -> ByteSize {
@@ -286,13 +334,83 @@ fn listen_text<S: Serializer>(listen: &Option<SocketAddr>, serializer: S) -> Res
 }
 
 impl Changefeed {
+    /// Fills in what is left out and follows from other values.
+    pub(crate) fn resolve(&mut self) {
+        let files = self.source.uri.mysql().is_none();
+        let start = if files { Start::Earliest } else { Start::Latest };
+        self.source.start.get_or_insert(start);
+        if files {
+            // Nobody can be asked.
+            self.filter.case_sensitive.get_or_insert(true);
+        }
+    }
+
+    /// Where reading starts while there is no checkpoint.
+    pub fn start(&self) -> &Start {
+        self.source.start.as_ref().unwrap_or(&Start::Latest)
+    }
+
+    /// Takes note of `lower_case_table_names` of the source server; a value in the file
+    /// stays.
+    pub fn learn_name_case(&mut self, lower_case_table_names: u8) {
+        self.filter
+            .case_sensitive
+            .get_or_insert(lower_case_table_names == 0);
+    }
+
     /// How names are compared.
     pub const fn name_case(&self) -> NameCase {
-        if self.filter.case_sensitive {
-            NameCase::Sensitive
-        } else {
-            NameCase::Insensitive
+        match self.filter.case_sensitive {
+            Some(false) => NameCase::Insensitive,
+            Some(true) | None => NameCase::Sensitive,
         }
+    }
+
+    /// Identifier that we are a replica under.
+    pub fn server_id(&self) -> u32 {
+        self.source
+            .server_id
+            .map_or_else(|| derived_server_id(&self.id), NonZeroU32::get)
+    }
+
+    pub(crate) const fn source_password_keys(&self) -> PasswordKeys<'_> {
+        PasswordKeys {
+            end: "source",
+            address: self.source.uri.mysql(),
+            env: match &self.source.password_env {
+                Some(name) => Some(name.as_str()),
+                None => None,
+            },
+            file: self.source.password_file.as_ref(),
+        }
+    }
+
+    pub(crate) const fn sink_password_keys(&self) -> PasswordKeys<'_> {
+        PasswordKeys {
+            end: "sink",
+            address: self.sink.uri.mysql(),
+            env: match &self.sink.password_env {
+                Some(name) => Some(name.as_str()),
+                None => None,
+            },
+            file: self.sink.password_file.as_ref(),
+        }
+    }
+
+    /// Reads the password of the source from where the file says.
+    ///
+    /// # Errors
+    /// The variable or file is not there; the key is named, never a value.
+    pub fn source_password(&self) -> error::Result<Option<Secret>> {
+        self.source_password_keys().read()
+    }
+
+    /// Reads the password of the sink from where the file says.
+    ///
+    /// # Errors
+    /// The variable or file is not there; the key is named, never a value.
+    pub fn sink_password(&self) -> error::Result<Option<Secret>> {
+        self.sink_password_keys().read()
     }
 
     /// The compiled filter.

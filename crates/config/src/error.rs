@@ -85,6 +85,14 @@ pub enum ConfigError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A password cannot be read from where the file says that it is.
+    #[error("the password of `{key}` cannot be read: {reason}")]
+    Password {
+        /// Dotted path.
+        key: String,
+        /// Why, without any part of a password.
+        reason: String,
+    },
 }
 
 fn did_you_mean(nearest: Option<&str>) -> String {
@@ -108,6 +116,7 @@ impl Classified for ConfigError {
             Self::Value { .. } => "WEIR-CFG-005",
             Self::Unsupported { .. } => "WEIR-CFG-006",
             Self::Argument { .. } => "WEIR-CFG-007",
+            Self::Password { .. } => "WEIR-CFG-008",
         }
     }
 
@@ -122,8 +131,10 @@ impl Classified for ConfigError {
             Self::MissingKey { key } => format!("add `{key}`; docs/configuration.md describes it"),
             Self::Value { key, .. } => format!("correct `{key}`; docs/configuration.md describes it"),
             Self::Unsupported { .. } => {
-                "use a `binlog-files://` source and a `file://` or `blackhole://` sink, without this key"
-                    .to_owned()
+                "use a `mysql://`, `file://` or `blackhole://` sink, without this key".to_owned()
+            }
+            Self::Password { key, .. } => {
+                format!("set what `{key}` names, readable for the user that Weir runs as")
             }
             Self::Argument { argument, .. } => format!("correct `{argument}`; `--help` describes it"),
         }

@@ -2,10 +2,18 @@
 
 /// Dotted paths of all keys that this build knows, `[[route]]` without its number. A
 /// test holds the list equal to the structs, and another to `docs/configuration.md`.
-pub const KEYS: [&str; 21] = [
+pub const KEYS: [&str; 36] = [
     "id",
     "source.uri",
+    "source.password-env",
+    "source.password-file",
     "source.start",
+    "source.server-id",
+    "source.heartbeat-interval",
+    "source.tls.mode",
+    "source.tls.ca",
+    "source.tls.cert",
+    "source.tls.key",
     "source.max-event-size",
     "source.follow.poll-interval",
     "filter.rules",
@@ -14,6 +22,13 @@ pub const KEYS: [&str; 21] = [
     "route.target-schema",
     "route.target-table",
     "sink.uri",
+    "sink.password-env",
+    "sink.password-file",
+    "sink.tls.mode",
+    "sink.tls.ca",
+    "sink.tls.cert",
+    "sink.tls.key",
+    "sink.mysql.worker-count",
     "sink.file.rotate-size",
     "sink.file.rotate-age",
     "sink.file.enum-as",
@@ -32,25 +47,10 @@ pub(crate) const REQUIRED: [&str; 3] = ["id", "source.uri", "sink.uri"];
 
 /// Keys and tables that belong to sources and sinks which this build does not have. They
 /// get an answer of their own rather than "unknown".
-pub(crate) const UNSUPPORTED: [&str; 10] = [
-    "source.password-env",
-    "source.password-file",
-    "source.server-id",
-    "source.tls",
-    "sink.password-env",
-    "sink.password-file",
-    "sink.tls",
-    "sink.mysql",
-    "sink.kafka",
-    "redo",
-];
+pub(crate) const UNSUPPORTED: [&str; 2] = ["sink.kafka", "redo"];
 
 /// Schemes of sources and sinks that this build does not have.
-pub(crate) const UNSUPPORTED_SCHEMES: [(&str, &str); 3] = [
-    ("source.uri", "mysql"),
-    ("sink.uri", "mysql"),
-    ("sink.uri", "kafka"),
-];
+pub(crate) const UNSUPPORTED_SCHEMES: [(&str, &str); 1] = [("sink.uri", "kafka")];
 
 /// Least likeness (Jaro-Winkler, 0 to 1) of a key that is offered.
 const LIKENESS_MIN: f64 = 0.75;

@@ -10,6 +10,7 @@ mod error;
 mod keys;
 mod load;
 mod memory;
+mod mysql;
 mod start;
 mod timestamp;
 mod units;
@@ -17,19 +18,25 @@ mod uri;
 mod validate;
 
 pub use changefeed::{
-    Changefeed, DISK_QUOTA_DEFAULT, EnumAs, FileSink, Filter, FlowControl, Follow, MAX_EVENT_SIZE_DEFAULT,
-    MAX_ROW_SIZE_DEFAULT, MEMORY_QUOTA_DEFAULT, METRICS_LISTEN_DEFAULT, Metrics, POLL_INTERVAL_DEFAULT,
-    ROTATE_AGE_DEFAULT, ROTATE_SIZE_DEFAULT, Route, SEGMENT_SIZE_DEFAULT, Sink, Source, Store,
+    Changefeed, DISK_QUOTA_DEFAULT, EnumAs, FileSink, Filter, FlowControl, Follow,
+    HEARTBEAT_INTERVAL_DEFAULT, MAX_EVENT_SIZE_DEFAULT, MAX_ROW_SIZE_DEFAULT, MEMORY_QUOTA_DEFAULT,
+    METRICS_LISTEN_DEFAULT, Metrics, MysqlSink, POLL_INTERVAL_DEFAULT, ROTATE_AGE_DEFAULT,
+    ROTATE_SIZE_DEFAULT, Route, SEGMENT_SIZE_DEFAULT, Sink, Source, Store, WORKER_COUNT_DEFAULT,
 };
 pub use error::{ConfigError, Place, Result};
 pub use keys::KEYS;
 pub use memory::{MEMORY_QUOTA_MIN, MemoryPlan};
+pub use mysql::{
+    MYSQL_PORT_DEFAULT, MysqlAddress, SERVER_ID_DERIVED_MIN, Secret, Tls, TlsMode, derived_server_id,
+};
 pub use start::{Start, Until};
 pub use timestamp::{format_rfc3339, parse_rfc3339};
 pub use units::{ByteSize, HumanDuration, UtcOffset};
 pub use uri::{SinkUri, SourceUri, file_uri, mask_secrets};
-pub use validate::{ID_LENGTH_MAX, SEGMENT_SIZE_MIN};
+pub use validate::{ID_LENGTH_MAX, SEGMENT_SIZE_MIN, WORKER_COUNT_MAX};
 
+#[cfg(test)]
+mod mysql_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

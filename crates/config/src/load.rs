@@ -202,13 +202,14 @@ impl Changefeed {
         let mut nodes = Vec::new();
         walk(document.get_ref(), "", "", &mut nodes);
         check_keys(text, &nodes)?;
-        let changefeed: Self = toml::from_str(text).map_err(|error| {
+        let mut changefeed: Self = toml::from_str(text).map_err(|error| {
             let span = error.span().unwrap_or(0..0);
             match node_at(&nodes, &span) {
                 Some(node) => value_error(text, &nodes, &node.path, reason_of(&error)),
                 None => syntax(error),
             }
         })?;
+        changefeed.resolve();
         changefeed
             .validate()
             .map_err(|(path, reason)| value_error(text, &nodes, &path, reason))?;

@@ -8,6 +8,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_enco
 use serde::de::{self, Deserialize, Deserializer};
 use serde::{Serialize, Serializer};
 
+use crate::mysql::MysqlAddress;
 use crate::units::HumanDuration;
 
 /// What must not stand in the path of a URI as it is.
@@ -33,6 +34,8 @@ pub enum SourceUri {
         /// their numbers.
         index: Option<String>,
     },
+    /// `mysql://user@host:port`, also for MariaDB.
+    Mysql(MysqlAddress),
 }
 
 /// Where changes go.
@@ -50,6 +53,8 @@ pub enum SinkUri {
         /// How long the sink stands still before its first batch.
         stall: Duration,
     },
+    /// `mysql://user@host:port`, also for MariaDB.
+    Mysql(MysqlAddress),
 }
 
 /// Replaces the password of a URI, so that the text can be shown.
@@ -116,14 +121,32 @@ fn folder(path: String) -> Result<PathBuf, String> {
     }
 }
 
+/// Both schemes name a server; which of the two it is, it says itself.
+fn server(uri: &str) -> Result<MysqlAddress, String> {
+    let (_, rest) = uri.split_once("://").ok_or("it has no `://`")?;
+    MysqlAddress::parse(rest)
+}
+
 impl SourceUri {
+    /// The server, if it is one.
+    pub const fn mysql(&self) -> Option<&MysqlAddress> {
+        match self {
+            Self::Mysql(address) => Some(address),
+            Self::BinlogFiles { .. } => None,
+        }
+    }
+
     /// Reads a source URI.
     ///
     /// # Errors
     /// What is wrong, as the end of a sentence.
     pub fn parse(uri: &str) -> Result<Self, String> {
-        if scheme(uri) != "binlog-files" {
-            return Err("a source is `binlog-files:///folder`".to_owned());
+        match scheme(uri) {
+            "binlog-files" => {}
+            "mysql" | "mariadb" => return server(uri).map(Self::Mysql),
+            _ => {
+                return Err("a source is `mysql://user@host:port` or `binlog-files:///folder`".to_owned());
+            }
         }
         let parts = parts(uri)?;
         let mut index = None;
@@ -148,6 +171,14 @@ impl SourceUri {
 }
 
 impl SinkUri {
+    /// The server, if it is one.
+    pub const fn mysql(&self) -> Option<&MysqlAddress> {
+        match self {
+            Self::Mysql(address) => Some(address),
+            Self::File { .. } | Self::Blackhole { .. } => None,
+        }
+    }
+
     /// Reads a sink URI.
     ///
     /// # Errors
@@ -183,7 +214,8 @@ impl SinkUri {
                 }
                 Ok(Self::Blackhole { delay, stall })
             }
-            _ => Err("a sink is `file:///folder` or `blackhole://`".to_owned()),
+            "mysql" | "mariadb" => server(uri).map(Self::Mysql),
+            _ => Err("a sink is `mysql://user@host:port`, `file:///folder` or `blackhole://`".to_owned()),
         }
     }
 }
@@ -205,6 +237,7 @@ impl fmt::Display for SourceUri {
                     None => Ok(()),
                 }
             }
+            Self::Mysql(address) => address.fmt(f),
         }
     }
 }
@@ -213,6 +246,7 @@ impl fmt::Display for SinkUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { dir } => f.write_str(&file_uri("file", dir)),
+            Self::Mysql(address) => address.fmt(f),
             Self::Blackhole { delay, stall } => {
                 f.write_str("blackhole://")?;
                 let mut separator = '?';

@@ -4,6 +4,7 @@ use weir_filter::{Router, TableFilter};
 
 use crate::changefeed::Changefeed;
 use crate::memory::MEMORY_QUOTA_MIN;
+use crate::mysql::Tls;
 use crate::units::{ByteSize, HumanDuration};
 
 /// Longest changefeed id in characters: it is part of names of folders, locks and
@@ -33,6 +34,15 @@ const ROTATE_SIZE_MIN: ByteSize = ByteSize(4096);
 /// Least time between two looks at a file, or between two files.
 const INTERVAL_MIN: HumanDuration = HumanDuration::millis(1);
 
+/// Least and largest time between heartbeats: a missing one is noticed after a few.
+const HEARTBEAT_MIN: HumanDuration = HumanDuration::millis(100);
+/// See `HEARTBEAT_MIN`.
+const HEARTBEAT_MAX: HumanDuration = HumanDuration::seconds(60);
+
+/// Most connections that write at the same time: MySQL's default `max_connections` is
+/// 151.
+pub const WORKER_COUNT_MAX: u16 = 128;
+
 /// Checks a changefeed id.
 pub(crate) fn check_id(id: &str) -> Result<(), String> {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
@@ -55,6 +65,19 @@ fn at_least<T: PartialOrd + std::fmt::Display>(path: &str, value: T, least: T) -
     Ok(())
 }
 
+/// A certificate is of no use without its key, nor the other way round.
+fn validate_tls(end: &str, tls: &Tls) -> Result<(), Finding> {
+    let (given, missing) = match (&tls.cert, &tls.key) {
+        (Some(_), None) => ("cert", "key"),
+        (None, Some(_)) => ("key", "cert"),
+        _ => return Ok(()),
+    };
+    Err((
+        format!("{end}.tls.{given}"),
+        format!("`{end}.tls.{missing}` is missing beside it"),
+    ))
+}
+
 impl Changefeed {
     /// The first value that does not go with the others.
     pub(crate) fn validate(&self) -> Result<(), Finding> {
@@ -68,6 +91,8 @@ impl Changefeed {
             self.source.follow.poll_interval,
             INTERVAL_MIN,
         )?;
+        self.validate_source_server()?;
+        self.validate_sink_server()?;
         self.validate_names()?;
         at_least(
             "sink.file.rotate-size",
@@ -103,6 +128,30 @@ impl Changefeed {
             return Err(("store.disk-quota".to_owned(), reason));
         }
         Ok(())
+    }
+
+    fn validate_source_server(&self) -> Result<(), Finding> {
+        self.source_password_keys().validate()?;
+        if self.source.server_id.is_some() && self.source.uri.mysql().is_none() {
+            let reason = "only a `mysql://` source has replicas".to_owned();
+            return Err(("source.server-id".to_owned(), reason));
+        }
+        let path = "source.heartbeat-interval";
+        at_least(path, self.source.heartbeat_interval, HEARTBEAT_MIN)?;
+        if self.source.heartbeat_interval > HEARTBEAT_MAX {
+            return Err((path.to_owned(), format!("it must be at most {HEARTBEAT_MAX}")));
+        }
+        validate_tls("source", &self.source.tls)
+    }
+
+    fn validate_sink_server(&self) -> Result<(), Finding> {
+        self.sink_password_keys().validate()?;
+        let workers = self.sink.mysql.worker_count;
+        if workers == 0 || workers > WORKER_COUNT_MAX {
+            let reason = format!("it must be 1 to {WORKER_COUNT_MAX}");
+            return Err(("sink.mysql.worker-count".to_owned(), reason));
+        }
+        validate_tls("sink", &self.sink.tls)
     }
 
     fn validate_names(&self) -> Result<(), Finding> {

@@ -25,7 +25,8 @@ pub(crate) struct FilterHistory {
 }
 
 fn entry(changefeed: &Changefeed) -> Value {
-    json!({ "rules": changefeed.filter.rules, "case-sensitive": changefeed.filter.case_sensitive })
+    let case_sensitive = changefeed.name_case() == NameCase::Sensitive;
+    json!({ "rules": changefeed.filter.rules, "case-sensitive": case_sensitive })
 }
 
 fn compile(entry: &Value) -> Option<TableFilter> {

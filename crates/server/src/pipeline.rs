@@ -95,7 +95,8 @@ impl Blueprint {
         let (recovered, writer, reader) =
             LogStore::open(&self.store_dir, self.log_options()).map_err(|e| ErrorReport::new(&e))?;
         let (saved, resumed) = self.saved_progress(&recovered)?;
-        let config = translate::sink_config(&self.changefeed, recovered.lineage, resumed, &self.router);
+        let config = translate::sink_config(&self.changefeed, recovered.lineage, resumed, &self.router)
+            .ok_or_else(|| translate::unsupported("sink.uri = mysql://"))?;
         let sink = PreparedSink::new(config, Arc::clone(&self.counters)).map_err(|e| ErrorReport::new(&e))?;
         resume::check_output(sink.progress(), recovered.resolved).map_err(|e| ErrorReport::new(&e))?;
         let sink_progress = self.sink_progress(&recovered, &reader, &saved, &sink)?;
@@ -164,7 +165,7 @@ impl Blueprint {
         Ok(tables.into_iter().filter_map(last).collect())
     }
 
-    fn source_options(&self, recovered: &Recovered) -> SourceOptions {
+    fn source_options(&self, recovered: &Recovered) -> Result<SourceOptions, ErrorReport> {
         let event_bytes_max = self.changefeed.source.max_event_size.bytes();
         let assembler = AssemblerOptions {
             filter: Arc::clone(&self.filter),
@@ -174,17 +175,15 @@ impl Blueprint {
             event_bytes_max,
             skip: Skip::Nothing,
         };
-        SourceOptions {
+        let files =
+            translate::files_options(&self.changefeed, self.until.as_ref(), recovered.position.clone());
+        Ok(SourceOptions {
             changefeed: self.changefeed.id.to_string(),
-            files: translate::files_options(
-                &self.changefeed,
-                self.until.as_ref(),
-                recovered.position.clone(),
-            ),
+            files: files.ok_or_else(|| translate::unsupported("source.uri = mysql://"))?,
             assembler,
             window_bytes: to_usize(self.memory.store_in_flight),
             progress: Arc::clone(&self.read),
-        }
+        })
     }
 }
 
@@ -242,6 +241,7 @@ impl Pipeline {
     /// Builds a generation.
     pub(crate) async fn build(blueprint: &Blueprint, generation: Generation) -> Result<Self, ErrorReport> {
         let opened = blueprint.open()?;
+        let source_options = blueprint.source_options(&opened.recovered)?;
         let (events_in, events) = unbounded_channel();
         let owner = PipelineOwner { events: events_in }.start();
         let exits = Exits {
@@ -280,12 +280,7 @@ impl Pipeline {
             },
             &exits,
         );
-        let source = start_source(
-            blueprint.source_options(&opened.recovered),
-            &store,
-            &owner,
-            &exits,
-        );
+        let source = start_source(source_options, &store, &owner, &exits);
         Ok(Self {
             events,
             maintainer,

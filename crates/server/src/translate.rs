@@ -6,7 +6,7 @@ use weir_config::{Changefeed, EnumAs, SinkUri, SourceUri, Start, Until, UtcOffse
 use weir_filter::{Router, TableFilter};
 use weir_sink::{BlackholeConfig, FileConfig, SinkConfig};
 use weir_source::files::{FilesOptions, StartAt, StopAt};
-use weir_types::{DdlEvent, LineageId, SourcePosition, TableName};
+use weir_types::{DdlEvent, ErrorReport, LineageId, SourcePosition, TableName};
 
 /// Where the source starts without a saved position.
 fn start_at(start: &Start) -> StartAt {
@@ -34,22 +34,24 @@ fn stop_at(until: &Until) -> StopAt {
     }
 }
 
-/// Options of the source: where it ends, and where it goes on.
+/// Options of a source of files: where it ends, and where it goes on. None for a server.
 pub fn files_options(
     changefeed: &Changefeed,
     until: Option<&Until>,
     resume: Option<SourcePosition>,
-) -> FilesOptions {
-    let SourceUri::BinlogFiles { dir, index } = &changefeed.source.uri;
-    FilesOptions {
+) -> Option<FilesOptions> {
+    let SourceUri::BinlogFiles { dir, index } = &changefeed.source.uri else {
+        return None;
+    };
+    Some(FilesOptions {
         folder: dir.clone(),
         index: index.clone(),
-        start: start_at(&changefeed.source.start),
+        start: start_at(changefeed.start()),
         stop: until.map(stop_at),
         poll_interval: changefeed.source.follow.poll_interval.get(),
         event_bytes_max: changefeed.source.max_event_size.bytes(),
         resume,
-    }
+    })
 }
 
 /// Options of the sink. `continued`: it has been opened in this lineage before.
@@ -58,8 +60,8 @@ pub(crate) fn sink_config(
     lineage: LineageId,
     continued: bool,
     router: &Arc<Router>,
-) -> SinkConfig {
-    match &changefeed.sink.uri {
+) -> Option<SinkConfig> {
+    Some(match &changefeed.sink.uri {
         SinkUri::File { dir } => {
             let file = &changefeed.sink.file;
             let mut config = FileConfig::new(dir.clone(), changefeed.id.clone(), lineage, Arc::clone(router));
@@ -79,7 +81,16 @@ pub(crate) fn sink_config(
             config.stall = *stall;
             SinkConfig::Blackhole(config)
         }
-    }
+        SinkUri::Mysql(_) => return None,
+    })
+}
+
+/// Something that is not wired.
+pub(crate) fn unsupported(what: &str) -> ErrorReport {
+    ErrorReport::new(&weir_config::ConfigError::Unsupported {
+        what: what.to_owned(),
+        place: weir_config::Place { line: 1, column: 1 },
+    })
 }
 
 /// Whether the filter lets something that the statement writes through.

@@ -14,8 +14,10 @@ pub(crate) fn resolve(source: &str) -> Result<Vec<PathBuf>, Failure> {
         let parsed = SourceUri::parse(source).map_err(|reason| {
             CliError::Usage(format!("`{}`: {reason}", weir_config::mask_secrets(source)))
         })?;
-        let SourceUri::BinlogFiles { dir, index } = parsed;
-        return of_folder(&dir, index.as_deref());
+        return match parsed {
+            SourceUri::BinlogFiles { dir, index } => of_folder(&dir, index.as_deref()),
+            SourceUri::Mysql(address) => Err(CliError::LiveSource(address.to_string()).into()),
+        };
     }
     let path = Path::new(source);
     if path.is_dir() {

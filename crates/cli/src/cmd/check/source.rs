@@ -19,7 +19,10 @@ const EVENTS_MAX: u64 = 1_000;
 /// All checks of the source.
 pub(super) fn checks(changefeed: &Changefeed) -> Result<Vec<Check>, Failure> {
     let filter = Arc::new(changefeed.table_filter()?);
-    let found = preflight(&weir_server::files_options(changefeed, None, None), &filter);
+    let Some(options) = weir_server::files_options(changefeed, None, None) else {
+        return Ok(Vec::new());
+    };
+    let found = preflight(&options, &filter);
     let readable = found.iter().all(|c| c.ok);
     let mut checks: Vec<Check> = found
         .into_iter()
@@ -33,8 +36,7 @@ pub(super) fn checks(changefeed: &Changefeed) -> Result<Vec<Check>, Failure> {
         })
         .collect();
     // What cannot be read was reported above, with the reason.
-    if readable {
-        let SourceUri::BinlogFiles { dir, index } = &changefeed.source.uri;
+    if readable && let SourceUri::BinlogFiles { dir, index } = &changefeed.source.uri {
         let mut probe = Probe::default();
         walk(&of_folder(dir, index.as_deref())?, &mut probe)?;
         checks.extend(probe.checks());
