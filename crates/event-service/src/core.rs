@@ -270,7 +270,8 @@ impl ServiceCore {
         if let Some(batch) = done.batch {
             let bytes = batch.bytes as u64;
             if bytes > self.config.max_row_bytes && batch.events == 1 {
-                return self.too_large(id, bytes, out);
+                let table = batch.slices.first().map(|slice| slice.block.version.name.clone());
+                return self.too_large(id, table, bytes, out);
             }
             stream.needs = 0;
             stream.demanded = None;
@@ -290,10 +291,10 @@ impl ServiceCore {
         match done.end {
             Ok(ScanEnd::Exhausted) => self.exhausted(id, done.clear_upto, out),
             Ok(ScanEnd::More) => {}
-            Ok(ScanEnd::TooLarge { bytes }) => {
+            Ok(ScanEnd::TooLarge { bytes, .. }) => {
                 let bytes = bytes as u64;
                 if bytes > self.config.max_row_bytes {
-                    self.too_large(id, bytes, out);
+                    self.too_large(id, done.large, bytes, out);
                 } else if let Some(stream) = self.streams.get_mut(&id) {
                     stream.needs = bytes.max(1);
                 }

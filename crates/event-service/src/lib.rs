@@ -8,6 +8,7 @@ pub mod actor;
 pub mod core;
 mod counters;
 pub mod error;
+mod merge;
 pub mod metrics;
 mod pool;
 mod recent;

@@ -121,6 +121,7 @@ const fn failed(job: &ScanJob, error: ErrorReport) -> ScanDone {
         clear_upto: OrderKey::MIN,
         ddl: None,
         batch: None,
+        large: None,
         end,
     }
 }

@@ -5,11 +5,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use weir_event_store::{ScanEnd, ScanRequest, StoreReader};
-use weir_protocol::collector::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX, EventBatch};
+use weir_protocol::collector::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX, EventBatch, charge};
 use weir_protocol::service::{Member, Span};
 use weir_types::{Classified, DdlEvent, DdlKind, DispatcherId, Epoch, ErrorReport, OrderKey, TableName};
 
 use crate::error::{ServiceError, check_slices};
+use crate::merge::{Limits, merge};
 
 /// Entries of the DDL history that are read at a time.
 const DDL_PAGE: usize = 256;
@@ -122,6 +123,8 @@ pub struct ScanDone {
     pub ddl: Option<PlacedDdl>,
     /// The rows.
     pub batch: Option<Arc<EventBatch>>,
+    /// The table of the row event that was too large, if one was.
+    pub large: Option<TableName>,
     /// Where it stopped, or why it failed.
     pub end: Result<ScanEnd, ErrorReport>,
 }
@@ -148,6 +151,7 @@ impl ScanJob {
             clear_upto: self.upto,
             ddl: None,
             batch: None,
+            large: None,
             end: Ok(ScanEnd::Exhausted),
         };
         match self.read(store, filter, &mut done) {
@@ -180,16 +184,20 @@ impl ScanJob {
         match &self.span {
             Span::Schema => Ok(ScanEnd::Exhausted),
             _ if upto <= self.after => Ok(ScanEnd::Exhausted),
-            Span::Tables(_) => Err(report(&ServiceError::StoreContract {
-                table: TableName::new("", self.span.to_string()),
-                what: "several tables in one span",
-            })),
+            Span::Tables(_) => {
+                let limits = self.limits(upto);
+                let merged = merge(store, self.span.behind(self.after), limits)?;
+                done.batch = into_batch(merged.slices, self.lane);
+                done.large = merged.large;
+                Ok(merged.end)
+            }
             Span::Table(table) => {
                 let outcome = store
                     .scan(&self.request(table.clone(), upto))
                     .map_err(|e| report(&e))?;
                 check_slices(table, &outcome.slices, self.after, upto).map_err(|e| report(&e))?;
                 done.batch = into_batch(outcome.slices, self.lane);
+                done.large = matches!(outcome.end, ScanEnd::TooLarge { .. }).then(|| table.clone());
                 if done.batch.is_none() && outcome.end == ScanEnd::More {
                     return Err(report(&ServiceError::StoreContract {
                         table: table.clone(),
@@ -201,13 +209,23 @@ impl ScanJob {
         }
     }
 
-    fn request(&self, table: weir_types::TableName, upto: OrderKey) -> ScanRequest {
-        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        // A row event larger than a batch passes by itself if the credit allows it.
-        let batch = BATCH_BYTES_MAX.max(size(self.needs));
+    fn request(&self, table: TableName, upto: OrderKey) -> ScanRequest {
+        let limits = self.limits(upto);
         ScanRequest {
             table,
             after: self.after,
+            upto: limits.upto,
+            bytes_max: limits.bytes_max,
+            events_max: limits.events_max,
+            lane: limits.lane,
+        }
+    }
+
+    fn limits(&self, upto: OrderKey) -> Limits {
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        // A row event larger than a batch passes by itself if the credit allows it.
+        let batch = BATCH_BYTES_MAX.max(size(self.needs));
+        Limits {
             upto,
             // In the lane the row event passes by itself, whatever the credit is.
             bytes_max: if self.lane {
@@ -257,7 +275,7 @@ fn next_ddl(
 fn into_batch(slices: Vec<weir_types::BlockSlice>, lane: bool) -> Option<Arc<EventBatch>> {
     let (first, last) = (slices.first()?.first, slices.last()?.last);
     let events = slices.iter().map(|slice| slice.events as usize).sum();
-    let bytes = slices.iter().map(weir_types::BlockSlice::pinned_bytes).sum();
+    let bytes = charge(&slices);
     Some(Arc::new(EventBatch {
         slices,
         events,

@@ -58,6 +58,8 @@ pub enum ScanEnd {
     TooLarge {
         /// What it would pin.
         bytes: usize,
+        /// Its place.
+        key: OrderKey,
     },
 }
 

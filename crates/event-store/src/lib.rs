@@ -34,6 +34,7 @@ pub use contract::{
 pub use error::{AppendError, StoreError};
 pub use log::{LogOptions, LogReader, LogStore, LogWriter};
 pub use memory::{MemoryOptions, MemoryReader, MemoryStore, MemoryWriter};
+pub use slice::detach_slice;
 
 #[cfg(test)]
 mod tests;

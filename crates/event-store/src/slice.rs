@@ -82,10 +82,10 @@ impl<'r> Slicer<'r> {
         self.end.get_or_insert(ScanEnd::More);
     }
 
-    /// The next row event pins `bytes`, more than any scan without the lane may.
-    pub(crate) fn refuse(&mut self, bytes: usize) {
+    /// The next row event, at `key`, pins `bytes`, more than any scan without the lane may.
+    pub(crate) fn refuse(&mut self, bytes: usize, key: OrderKey) {
         let end = if self.slices.is_empty() {
-            ScanEnd::TooLarge { bytes }
+            ScanEnd::TooLarge { bytes, key }
         } else {
             ScanEnd::More
         };
@@ -185,7 +185,8 @@ impl<'r> Slicer<'r> {
             self.stop();
         } else {
             let bytes = run.copied_bytes;
-            self.end = Some(ScanEnd::TooLarge { bytes });
+            let key = run.first;
+            self.end = Some(ScanEnd::TooLarge { bytes, key });
         }
         Ok(())
     }
@@ -293,6 +294,23 @@ fn copy_out(block: &Block, run: &Run) -> Option<Block> {
         first: run.first,
         last: run.last,
     })
+}
+
+/// The records of a slice as a block of their own, so that they no longer pin the block
+/// they came from. Offsets move down by the start of the slice's range.
+///
+/// # Errors
+/// The block is malformed.
+pub fn detach_slice(slice: &BlockSlice) -> Result<Block> {
+    let run = Run {
+        range: slice.range.clone(),
+        events: slice.events,
+        first: slice.first,
+        last: slice.last,
+        copied_bytes: slice.range.len(),
+        more: false,
+    };
+    copy_out(&slice.block, &run).ok_or_else(|| malformed(&slice.block))
 }
 
 /// The block without the row events whose ordinals lie in `aborted`; None if nothing

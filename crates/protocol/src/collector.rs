@@ -1,5 +1,6 @@
 //! EventService → EventCollector.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,15 +17,15 @@ pub const BATCH_EVENTS_MAX: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ServiceIncarnation(pub u64);
 
-/// Row events of one table in order, charged by what they pin.
+/// Row events of one span in order, charged by what they pin.
 #[derive(Clone)]
 pub struct EventBatch {
-    /// Runs of row events, ascending.
+    /// Runs of row events, ascending; each of one table. Those of several tables take
+    /// turns where their transactions do, so that runs may share a block.
     pub slices: Vec<BlockSlice>,
     /// Number of row events.
     pub events: usize,
-    /// Charged bytes: the allocations that the slices pin (small slices of large
-    /// blocks were copied out before).
+    /// Charged bytes, as [`charge`] counts them.
     pub bytes: usize,
     /// Key of the first row event.
     pub first: OrderKey,
@@ -32,6 +33,29 @@ pub struct EventBatch {
     pub last: OrderKey,
     /// The batch passed through the reserved lane.
     pub lane: bool,
+}
+
+/// What a further run of a block that is charged already takes, bytes.
+pub const RUN_BYTES: usize = size_of::<BlockSlice>();
+
+/// Bytes that the slices of a batch are charged: each block once (small slices of large
+/// blocks were copied out before), and what runs take that share one.
+pub fn charge(slices: &[BlockSlice]) -> usize {
+    if slices
+        .windows(2)
+        .all(|pair| pair[0].block.version.name == pair[1].block.version.name)
+    {
+        return slices.iter().map(BlockSlice::pinned_bytes).sum();
+    }
+    let mut charged = HashSet::new();
+    let bytes = |slice: &BlockSlice| {
+        if charged.insert(Arc::as_ptr(&slice.block)) {
+            slice.pinned_bytes()
+        } else {
+            RUN_BYTES
+        }
+    };
+    slices.iter().map(bytes).sum()
 }
 
 /// Counts only.

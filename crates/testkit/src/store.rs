@@ -99,7 +99,10 @@ impl StoreReader for ModelStore {
                 let alone = events == 0 && request.lane;
                 if (pinned + bytes > request.bytes_max && !alone) || events >= request.events_max {
                     end = Some(if events == 0 {
-                        ScanEnd::TooLarge { bytes }
+                        ScanEnd::TooLarge {
+                            bytes,
+                            key: event.key,
+                        }
                     } else {
                         ScanEnd::More
                     });

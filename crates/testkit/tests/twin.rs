@@ -78,7 +78,8 @@ fn compare(rng: &mut Rng, model: &ModelStore, reader: &dyn StoreReader, seed: u6
         match outcome.end {
             ScanEnd::Exhausted => assert_eq!(keys, expected, "seed {seed}: {request:?}"),
             ScanEnd::More => assert!(!keys.is_empty(), "seed {seed}: {request:?}"),
-            ScanEnd::TooLarge { bytes } => {
+            ScanEnd::TooLarge { bytes, key } => {
+                assert_eq!(Some(&key), expected.first(), "seed {seed}: {request:?}");
                 assert!(keys.is_empty() && bytes > request.bytes_max && !request.lane);
             }
         }

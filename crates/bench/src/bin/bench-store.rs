@@ -202,7 +202,7 @@ fn read_back(case: &Case, scratch: &Path) -> Result<String> {
             match outcome.end {
                 ScanEnd::Exhausted => break,
                 ScanEnd::More => {}
-                ScanEnd::TooLarge { bytes } => bail!("a scan by the reserved lane refused {bytes} bytes"),
+                ScanEnd::TooLarge { bytes, .. } => bail!("a scan by the reserved lane refused {bytes} bytes"),
             }
         }
     }

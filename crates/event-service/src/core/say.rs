@@ -136,16 +136,15 @@ impl ServiceCore {
         }
     }
 
-    pub(super) fn too_large(&mut self, id: DispatcherId, bytes: u64, out: &mut Vec<Effect>) {
-        let Some(table) = self
-            .streams
-            .get(&id)
-            .and_then(|stream| stream.span.tables().next())
-        else {
-            return;
-        };
+    pub(super) fn too_large(
+        &mut self,
+        id: DispatcherId,
+        table: Option<TableName>,
+        bytes: u64,
+        out: &mut Vec<Effect>,
+    ) {
         let error = ServiceError::RowTooLarge {
-            table: table.clone(),
+            table: table.unwrap_or_else(|| TableName::new("", "")),
             bytes,
             limit: self.config.max_row_bytes,
         };

@@ -362,7 +362,7 @@ impl<'a> Run<'a> {
         let mut found = Vec::new();
         let bytes_max = [200, 1_000, 5_000, 1 << 20][rng.below(4)];
         let events_max = [1, 3, 1_000][rng.below(3)];
-        let mut lane = false;
+        let (mut lane, mut refused) = (false, None);
         loop {
             let request = ScanRequest {
                 table: table.clone(),
@@ -380,6 +380,9 @@ impl<'a> Run<'a> {
                 pinned <= bytes_max || (lane && events == 1),
                 "{pinned} of {bytes_max}"
             );
+            if let Some(key) = refused.take() {
+                assert_eq!(outcome.slices.first().map(|s| s.first), Some(key));
+            }
             for slice in &outcome.slices {
                 assert_eq!(&slice.block.version.name, table);
                 let mut seen = 0;
@@ -402,8 +405,9 @@ impl<'a> Run<'a> {
                     assert!(events > 0, "a scan that stops must have moved");
                     lane = false;
                 }
-                ScanEnd::TooLarge { bytes } => {
+                ScanEnd::TooLarge { bytes, key } => {
                     assert!(bytes > bytes_max && events == 0 && !lane);
+                    refused = Some(key);
                     lane = true;
                 }
             }

@@ -118,7 +118,7 @@ impl LogReader {
             // One row event beyond the limit needs no reading to be refused.
             let large = entry.events == 1 && entry.raw_bytes as usize > request.bytes_max;
             if large && !request.lane {
-                slicer.refuse(entry.raw_bytes as usize + size_of::<CommitTs>());
+                slicer.refuse(entry.raw_bytes as usize + size_of::<CommitTs>(), entry.first);
                 return Ok(());
             }
             if let Some((key, block)) = self.block(segment, entry)? {

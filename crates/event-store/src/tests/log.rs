@@ -275,7 +275,7 @@ fn a_row_beyond_the_limit_goes_by_the_lane() {
     sync(&mut writer);
     let mut scan = request(&reader, table(0), OrderKey::MIN, 64 << 10);
     let refused = reader.scan(&scan).unwrap();
-    let ScanEnd::TooLarge { bytes } = refused.end else {
+    let ScanEnd::TooLarge { bytes, .. } = refused.end else {
         panic!("{:?}", refused.end);
     };
     assert!(refused.slices.is_empty() && bytes > body.len());
