@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use weir_config::Until;
+use weir_config::{HumanDuration, Until};
 
 /// Replicates the binlog of MySQL and MariaDB.
 ///
@@ -87,6 +88,16 @@ pub(crate) struct RunArgs {
     /// until a signal.
     #[arg(long, value_name = "WHERE")]
     pub(crate) until: Option<String>,
+    /// How long the first connections to both ends are tried. Behind them outages are
+    /// waited for [default: 30s].
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) connect_timeout: Option<Duration>,
+}
+
+/// A duration as the changefeed file has them.
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed = HumanDuration::parse(text).ok_or("expected a duration such as `30s` or `500ms`")?;
+    Ok(parsed.get())
 }
 
 impl RunArgs {

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_config::{Changefeed, Until};
-use weir_server::{Progress, RunOptions, RunSummary, StopReason};
+use weir_server::{CONNECT_TIMEOUT_DEFAULT, Progress, RunOptions, RunSummary, StopReason};
 
 use crate::args::Output;
 use crate::outcome::{Failure, Status};
@@ -19,23 +20,30 @@ pub(crate) fn data_dir(given: Option<&Path>, changefeed: &Changefeed) -> PathBuf
     }
 }
 
+/// What a command wants run.
+pub(crate) struct Task {
+    pub(crate) changefeed: Changefeed,
+    pub(crate) data_dir: PathBuf,
+    /// Where to end; none: at a signal.
+    pub(crate) until: Option<Until>,
+    /// How long the first connections are tried; none: as long as usual.
+    pub(crate) connect_timeout: Option<Duration>,
+}
+
 /// Runs a changefeed until it ends, a signal comes, or it fails. The status is that of
 /// the command.
-pub(crate) fn run(
-    output: Output,
-    changefeed: Changefeed,
-    data_dir: PathBuf,
-    until: Option<Until>,
-) -> Result<(RunSummary, Status), Failure> {
+pub(crate) fn run(output: Output, task: Task) -> Result<(RunSummary, Status), Failure> {
     let signals = Signals::watch()?;
     let progress = Arc::new(Progress::default());
-    let bar = until
+    let bar = task
+        .until
         .as_ref()
         .and_then(|_| Bar::show(output, Arc::clone(&progress)));
     let ended = weir_server::run(RunOptions {
-        changefeed,
-        data_dir,
-        until,
+        changefeed: task.changefeed,
+        data_dir: task.data_dir,
+        until: task.until,
+        connect_timeout: task.connect_timeout.unwrap_or(CONNECT_TIMEOUT_DEFAULT),
         stop: signals.stop.clone(),
         progress: Some(progress),
     });

@@ -3,6 +3,8 @@
 //!
 //! [`run()`] is the whole of it: one changefeed in the foreground.
 
+mod blueprint;
+mod contact;
 pub mod error;
 mod factory;
 mod filter_history;
@@ -14,8 +16,9 @@ mod owner;
 mod pipeline;
 mod resume;
 mod run;
+mod sinks;
 mod translate;
 
-pub use options::{Progress, RunOptions, RunSummary, StopReason};
+pub use options::{CONNECT_TIMEOUT_DEFAULT, Progress, RunOptions, RunSummary, StopReason};
 pub use run::run;
 pub use translate::files_options;

@@ -7,6 +7,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+/// [`RunOptions::connect_timeout`] unless given: a server that is started together with
+/// Weir is ready by then.
+pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+
 /// One changefeed in the foreground.
 pub struct RunOptions {
     /// The validated changefeed.
@@ -15,6 +19,9 @@ pub struct RunOptions {
     pub data_dir: PathBuf,
     /// Where to end; none: at the stop signal.
     pub until: Option<weir_config::Until>,
+    /// How long the first connections to both ends are tried. Behind them outages are
+    /// waited for.
+    pub connect_timeout: Duration,
     /// Turns true for a clean stop.
     pub stop: watch::Receiver<bool>,
     /// Counters for a progress bar.

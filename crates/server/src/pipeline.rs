@@ -2,7 +2,6 @@
 //! of the flow. Only wiring; what stages do is in their crates.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,44 +9,24 @@ use actix::{Actor, Addr, AsyncContext, WeakRecipient};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use weir_actor::{ActorExited, ExitGuard, NamedArbiter, post_to};
 use weir_changefeed::{
-    Maintainer, MaintainerConfig, MaintainerParts, Progress as SavedProgress, SharedMetaStore,
-    StopMaintainer, TokenSource,
+    Maintainer, MaintainerConfig, MaintainerParts, Progress as SavedProgress, StopMaintainer, TokenSource,
 };
-use weir_config::{Changefeed, MemoryPlan, Until};
-use weir_dispatcher::TableLabels;
 use weir_event_collector::{CollectorConfig, EventCollector, ServiceLinks, StopCollector};
 use weir_event_service::{AttachCollector, EventService, EventServiceOptions, StopService};
 use weir_event_store::actor::{AttachSource, StopStore, StoreActor, StoreOutlets};
-use weir_event_store::{LogOptions, LogReader, LogStore, LogWriter, Recovered, StoreReader};
-use weir_filter::{Router, TableFilter};
-use weir_sink::{PreparedSink, SinkActor, SinkCounters, StopSink};
-use weir_source::actor::{BinlogReader, ReadProgress, SourceOptions, SourceOutlets, StopSource};
-use weir_source::{AssemblerOptions, Skip};
-use weir_types::{CommitTs, ErrorReport, Generation, LineageId, OrderKey, TableName, Token};
+use weir_event_store::{LogReader, LogWriter, StoreReader};
+use weir_sink::{SinkActor, StopSink};
+use weir_source::actor::{BinlogReader, SourceOptions, SourceOutlets, StopSource};
+use weir_types::{CommitTs, ErrorReport, Generation, OrderKey, TableName};
 
+use crate::blueprint::{Blueprint, Opened, beginning};
 use crate::error::ServerError;
 use crate::factory::FactoryParts;
-use crate::filter_history::FilterHistory;
 use crate::owner::{OwnerEvent, PipelineOwner};
-use crate::{resume, translate};
+use crate::translate;
 
 /// How long all actors may take to end.
 pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// What every generation of a run shares.
-pub(crate) struct Blueprint {
-    pub(crate) changefeed: Changefeed,
-    pub(crate) filter: Arc<TableFilter>,
-    pub(crate) history: Arc<FilterHistory>,
-    pub(crate) router: Arc<Router>,
-    pub(crate) memory: MemoryPlan,
-    pub(crate) store_dir: PathBuf,
-    pub(crate) meta: SharedMetaStore,
-    pub(crate) until: Option<Until>,
-    pub(crate) counters: Arc<SinkCounters>,
-    pub(crate) labels: TableLabels,
-    pub(crate) read: Arc<ReadProgress>,
-}
 
 /// The stages of one generation.
 pub(crate) struct Pipeline {
@@ -66,140 +45,6 @@ pub(crate) struct Pipeline {
     // Kept for as long as the stages live; dropping them ends their threads.
     _owner: Addr<PipelineOwner>,
     _arbiters: [NamedArbiter; 2],
-}
-
-/// The parts that are opened before any actor exists.
-struct Opened {
-    recovered: Recovered,
-    writer: LogWriter,
-    reader: Arc<LogReader>,
-    saved: SavedProgress,
-    resumed: bool,
-    sink: PreparedSink,
-    sink_progress: HashMap<TableName, OrderKey>,
-}
-
-impl Blueprint {
-    fn log_options(&self) -> LogOptions {
-        LogOptions {
-            segment_bytes: self.changefeed.store.segment_size.bytes(),
-            memory_bytes: to_usize(self.memory.store_tail),
-            index_bytes: to_usize(self.memory.store_index),
-            disk_quota: self.changefeed.store.disk_quota.bytes(),
-            ..LogOptions::default()
-        }
-    }
-
-    /// Opens store, saved progress and sink, and checks that they belong together.
-    fn open(&self) -> Result<Opened, ErrorReport> {
-        let (recovered, writer, reader) =
-            LogStore::open(&self.store_dir, self.log_options()).map_err(|e| ErrorReport::new(&e))?;
-        let (saved, resumed) = self.saved_progress(&recovered)?;
-        let config = translate::sink_config(&self.changefeed, recovered.lineage, resumed, &self.router)
-            .ok_or_else(|| translate::unsupported("sink.uri = mysql://"))?;
-        let sink = PreparedSink::new(config, Arc::clone(&self.counters)).map_err(|e| ErrorReport::new(&e))?;
-        resume::check_output(sink.progress(), recovered.resolved).map_err(|e| ErrorReport::new(&e))?;
-        let sink_progress = self.sink_progress(&recovered, &reader, &saved, &sink)?;
-        Ok(Opened {
-            recovered,
-            writer,
-            reader,
-            saved,
-            resumed,
-            sink,
-            sink_progress,
-        })
-    }
-
-    /// Loads saved progress, or writes a start. The start is durable before the source
-    /// reads, so that a store with rows always has one.
-    fn saved_progress(&self, recovered: &Recovered) -> Result<(SavedProgress, bool), ErrorReport> {
-        let mut meta = self
-            .meta
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let loaded = meta.load().map_err(|e| ErrorReport::new(&e))?;
-        if let Some(saved) = loaded {
-            if saved.start.lineage != recovered.lineage {
-                return Err(ErrorReport::new(&ServerError::LineageMismatch {
-                    saved: saved.start.lineage.to_string(),
-                    store: recovered.lineage.to_string(),
-                }));
-            }
-            resume::check_saved(&saved, recovered.resolved).map_err(|e| ErrorReport::new(&e))?;
-            let resumed = recovered.resolved > CommitTs::ZERO;
-            return Ok((saved, resumed));
-        }
-        if recovered.resolved > CommitTs::ZERO {
-            let resolved = recovered.resolved;
-            return Err(ErrorReport::new(&ServerError::ProgressMissing { resolved }));
-        }
-        let fresh = SavedProgress::fresh(&beginning(recovered.lineage), []);
-        meta.init(&fresh).map_err(|e| ErrorReport::new(&e))?;
-        Ok((fresh, false))
-    }
-
-    /// What the output says about every table that may be registered: those that have
-    /// a token, and all that the DDL history behind the schema's token names (a table
-    /// may have been made, filled and dropped since the last save).
-    fn sink_progress(
-        &self,
-        recovered: &Recovered,
-        reader: &LogReader,
-        saved: &SavedProgress,
-        sink: &PreparedSink,
-    ) -> Result<HashMap<TableName, OrderKey>, ErrorReport> {
-        let mut tables: HashSet<TableName> = saved.tables.keys().cloned().collect();
-        let upto = OrderKey::end_of(recovered.resolved);
-        let history = reader
-            .ddls(saved.schema.key, upto, 0)
-            .map_err(|e| ErrorReport::new(&e))?;
-        for (_, event) in &history.ddls {
-            tables.extend(event.writes.iter().chain(&event.makes).cloned());
-        }
-        tables.retain(|table| !table.table.is_empty());
-        let last = |table: TableName| {
-            let key = sink.progress().last(&self.router.route(&table))?;
-            Some((table, key))
-        };
-        Ok(tables.into_iter().filter_map(last).collect())
-    }
-
-    fn source_options(&self, recovered: &Recovered) -> Result<SourceOptions, ErrorReport> {
-        let event_bytes_max = self.changefeed.source.max_event_size.bytes();
-        let assembler = AssemblerOptions {
-            filter: Arc::clone(&self.filter),
-            known: recovered.tables.iter().map(|(name, _)| name.clone()).collect(),
-            next_attempt: recovered.next_attempt,
-            transaction_buffer_bytes: to_usize(self.memory.transaction_buffer),
-            event_bytes_max,
-            skip: Skip::Nothing,
-        };
-        let files =
-            translate::files_options(&self.changefeed, self.until.as_ref(), recovered.position.clone());
-        Ok(SourceOptions {
-            changefeed: self.changefeed.id.to_string(),
-            files: files.ok_or_else(|| translate::unsupported("source.uri = mysql://"))?,
-            assembler,
-            window_bytes: to_usize(self.memory.store_in_flight),
-            progress: Arc::clone(&self.read),
-        })
-    }
-}
-
-/// The token before everything.
-fn beginning(lineage: LineageId) -> Token {
-    Token {
-        lineage,
-        key: OrderKey::MIN,
-        position: None,
-        gtid: None,
-        open_xa: Vec::new(),
-    }
-}
-
-pub(crate) fn to_usize(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// Makes the tokens that progress is saved as.
@@ -239,9 +84,11 @@ const STAGES: [&str; 6] = [
 
 impl Pipeline {
     /// Builds a generation.
-    pub(crate) async fn build(blueprint: &Blueprint, generation: Generation) -> Result<Self, ErrorReport> {
-        let opened = blueprint.open()?;
-        let source_options = blueprint.source_options(&opened.recovered)?;
+    pub(crate) async fn build(
+        blueprint: &Blueprint,
+        opened: Opened,
+        generation: Generation,
+    ) -> Result<Self, ErrorReport> {
         let (events_in, events) = unbounded_channel();
         let owner = PipelineOwner { events: events_in }.start();
         let exits = Exits {
@@ -256,8 +103,11 @@ impl Pipeline {
         post_to(&service, AttachCollector(collector.clone().recipient()));
 
         let sink = {
-            let (prepared, released, exit) =
-                (opened.sink, collector.clone().recipient(), exits.guard("sink"));
+            let (prepared, released, exit) = (
+                opened.sink.prepared,
+                collector.clone().recipient(),
+                exits.guard("sink"),
+            );
             flow.run(move || prepared.start(released, exit))
                 .await
                 .ok_or_else(|| ErrorReport::new(&ServerError::StageLost { stage: "flow" }))?
@@ -268,7 +118,7 @@ impl Pipeline {
             blueprint,
             MaintainerInputs {
                 saved: &opened.saved,
-                sink_progress: opened.sink_progress,
+                sink_progress: opened.sink.progress,
                 tokens: token_source(&reader),
             },
             &flow,
@@ -280,7 +130,7 @@ impl Pipeline {
             },
             &exits,
         );
-        let source = start_source(source_options, &store, &owner, &exits);
+        let source = start_source(opened.source, &store, &owner, &exits);
         Ok(Self {
             events,
             maintainer,

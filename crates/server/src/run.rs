@@ -15,19 +15,24 @@ use weir_dispatcher::TableLabels;
 use weir_source::actor::{EndReason, ReadProgress};
 use weir_types::{Classified, CommitTs, ErrorClass, ErrorReport, Generation};
 
+use crate::blueprint::Blueprint;
+use crate::contact::{Answer, off_thread, stopped};
 use crate::error::ServerError;
 use crate::filter_history::FilterHistory;
 use crate::flow_page::FlowReporter;
 use crate::http;
 use crate::options::{Progress, RunOptions, RunSummary, StopReason};
 use crate::owner::OwnerEvent;
-use crate::pipeline::{Blueprint, Pipeline};
+use crate::pipeline::Pipeline;
 
 /// How long a clean stop waits for the sink. What is not durable then is delivered
 /// again by the next start.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 /// Time between two looks at the counters for the progress bar and `/debug/flow`.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Time between two attempts of the first generation.
+const BEGIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How a generation ended.
 enum Ended {
@@ -104,10 +109,11 @@ async fn run_changefeed(options: RunOptions) -> Result<RunSummary, ErrorReport> 
         }
         None => None,
     };
-    let blueprint = blueprint(&options)?;
+    let blueprint = Arc::new(blueprint(&options)?);
     let mut run = Run {
         reporter: FlowReporter::new(page, blueprint.changefeed.id.clone()),
         stop: options.stop,
+        connect_timeout: options.connect_timeout,
         progress: options.progress.unwrap_or_default(),
         blueprint,
         resumed: None,
@@ -124,10 +130,12 @@ async fn run_changefeed(options: RunOptions) -> Result<RunSummary, ErrorReport> 
 }
 
 struct Run {
-    blueprint: Blueprint,
+    blueprint: Arc<Blueprint>,
     reporter: FlowReporter,
     stop: watch::Receiver<bool>,
     progress: Arc<Progress>,
+    /// How long the first generation is tried.
+    connect_timeout: Duration,
     /// Whether the first generation found progress.
     resumed: Option<bool>,
     tables: u64,
@@ -158,6 +166,13 @@ impl Run {
                     Ended::Finished { error: None } => return Ok(StopReason::Finished),
                     Ended::Finished { error: Some(error) } => return Err(error),
                     Ended::Stopped => return Ok(StopReason::Stopped),
+                    Ended::Failed(error) if self.is_beginning() => {
+                        match self.begin_again(error).await {
+                            Ok(again) => command = again,
+                            Err(ended) => return ended,
+                        }
+                        continue;
+                    }
                     Ended::Failed(error) => {
                         tracing::warn!(code = error.code, "pipeline failed: {error}; {}", error.action);
                         let (now_ms, random) = (self.now_ms(), u64::from(std::process::id()));
@@ -179,6 +194,31 @@ impl Run {
             }
             command = self.machine.tick(self.now_ms());
         }
+    }
+
+    /// No generation has run yet: both ends have to be there within `connect_timeout`.
+    fn is_beginning(&self) -> bool {
+        self.resumed.is_none()
+    }
+
+    /// Waits a moment for what may come up beside us; the end of the run, if it is none
+    /// of that kind or has been waited for long enough.
+    async fn begin_again(
+        &mut self,
+        error: ErrorReport,
+    ) -> Result<Option<Command>, Result<StopReason, ErrorReport>> {
+        let left = self.connect_timeout.saturating_sub(self.clock.elapsed());
+        if error.class != ErrorClass::Transient || left.is_zero() {
+            return Err(Err(error));
+        }
+        tracing::warn!(code = error.code, "not ready: {error}; trying again");
+        let (now_ms, random) = (self.now_ms(), u64::from(std::process::id()));
+        let _nothing_runs = self.machine.failed(error, now_ms, random);
+        self.show_state();
+        if self.sleep(BEGIN_INTERVAL.min(left)).await {
+            return Err(Ok(StopReason::Stopped));
+        }
+        Ok(self.machine.resume())
     }
 
     /// True if the stop came.
@@ -204,7 +244,13 @@ impl Run {
                 Err(error) => return Ended::Failed(report(&error)),
             }
         };
-        let mut pipeline = match Pipeline::build(&self.blueprint, generation).await {
+        let blueprint = Arc::clone(&self.blueprint);
+        let opened = match off_thread(&self.stop, move || blueprint.open()).await {
+            Ok(Answer::Done(opened)) => opened,
+            Ok(Answer::Stopped) => return Ended::Stopped,
+            Err(error) => return Ended::Failed(error),
+        };
+        let mut pipeline = match Pipeline::build(&self.blueprint, opened, generation).await {
             Ok(pipeline) => pipeline,
             Err(error) => return Ended::Failed(error),
         };
@@ -295,13 +341,6 @@ impl Run {
             resumed: self.resumed.unwrap_or(false),
             reason,
         }
-    }
-}
-
-/// Resolves when the stop is wanted; never if nobody can want it any more.
-async fn stopped(stop: &mut watch::Receiver<bool>) {
-    if stop.wait_for(|wanted| *wanted).await.is_err() {
-        std::future::pending::<()>().await;
     }
 }
 

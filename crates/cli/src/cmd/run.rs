@@ -6,7 +6,7 @@ use weir_server::{RunSummary, StopReason};
 
 use crate::args::{Output, RunArgs};
 use crate::outcome::{Failure, Outcome};
-use crate::pipeline;
+use crate::pipeline::{self, Task};
 use crate::table::{grouped, per_second};
 
 /// Runs the changefeed of a file.
@@ -14,8 +14,13 @@ pub(crate) fn run(output: Output, args: &RunArgs) -> Result<Outcome, Failure> {
     let until = args.until()?;
     let changefeed = Changefeed::load(&args.file)?;
     let id = changefeed.id.clone();
-    let data_dir = pipeline::data_dir(args.data_dir.as_deref(), &changefeed);
-    let (summary, status) = pipeline::run(output, changefeed, data_dir, until)?;
+    let task = Task {
+        data_dir: pipeline::data_dir(args.data_dir.as_deref(), &changefeed),
+        changefeed,
+        until,
+        connect_timeout: args.connect_timeout,
+    };
+    let (summary, status) = pipeline::run(output, task)?;
     Ok(Outcome {
         text: text(&id.0, &summary),
         json: to_json(&id.0, &summary),

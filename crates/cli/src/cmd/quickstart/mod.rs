@@ -14,14 +14,20 @@ use self::data::{EXPECTED, Expected};
 use self::folder::Folder;
 use crate::args::{Output, QuickstartArgs};
 use crate::outcome::{Failure, Outcome};
-use crate::pipeline;
+use crate::pipeline::{self, Task};
 use crate::table::{grouped, per_second};
 
 /// Replays the recording, or goes on where an earlier start was interrupted.
 pub(crate) fn run(output: Output, args: &QuickstartArgs) -> Result<Outcome, Failure> {
     let folder = Folder::open(&args.dir)?;
     let changefeed = Changefeed::parse(&folder.write_changefeed()?)?;
-    let (summary, status) = pipeline::run(output, changefeed, folder.data(), Some(Until::CaughtUp))?;
+    let task = Task {
+        changefeed,
+        data_dir: folder.data(),
+        until: Some(Until::CaughtUp),
+        connect_timeout: None,
+    };
+    let (summary, status) = pipeline::run(output, task)?;
     let counts = Counts::of_folder(&folder.out())?;
     let json = to_json(&folder, &summary, &counts);
     let finished = summary.reason == StopReason::Finished;
