@@ -4,6 +4,7 @@ use weir_types::TableName;
 
 use crate::ddl;
 use crate::error::SchemaError;
+use crate::marks::Marks;
 use crate::parser::{Parser, Result};
 use crate::statement::{IgnoreReason, Session, Statement};
 use crate::transaction;
@@ -34,8 +35,14 @@ const OPAQUE_DML: [&str; 5] = ["SELECT", "DO", "CALL", "WITH", "HANDLER"];
 /// # Errors
 /// A statement that is not known, or a DDL of tables whose names cannot be told.
 pub fn classify(sql: &str, session: &Session<'_>) -> std::result::Result<Statement, SchemaError> {
+    analyse(sql, session).map(|(statement, _)| statement)
+}
+
+/// As `classify`, with what was noted on the way.
+pub(crate) fn analyse(sql: &str, session: &Session<'_>) -> Result<(Statement, Marks)> {
     let mut parser = Parser::new(sql, session)?;
-    statement(&mut parser)
+    let found = statement(&mut parser)?;
+    Ok((found, parser.marks))
 }
 
 fn statement(parser: &mut Parser<'_>) -> Result<Statement> {

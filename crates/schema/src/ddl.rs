@@ -1,8 +1,10 @@
 //! CREATE, ALTER, DROP, RENAME and TRUNCATE.
 
-use weir_types::{DdlKind, TableName};
+use weir_types::{DdlKind, Flavor, TableName};
 
+use crate::body::{self, add};
 use crate::lexer::Token;
+use crate::marks::{Meaning, NameMark, Refusal};
 use crate::parser::{Parser, Result};
 use crate::statement::{Ddl, IgnoreReason, Statement};
 
@@ -32,12 +34,11 @@ const OBJECTS: [(&[&str], IgnoreReason); 8] = [
 ];
 
 /// Words between CREATE, ALTER or DROP and the object, each by itself.
-const MODIFIERS: [&str; 16] = [
+const MODIFIERS: [&str; 15] = [
     "OR",
     "REPLACE",
     "ONLINE",
     "OFFLINE",
-    "IGNORE",
     "UNIQUE",
     "FULLTEXT",
     "SPATIAL",
@@ -83,6 +84,7 @@ pub(crate) fn definition(parser: &mut Parser<'_>) -> Result<Option<Statement>> {
     } else if parser.eat("TRUNCATE")? {
         parser.eat("TABLE")?;
         let table = parser.table()?;
+        wait(parser)?;
         Ok(ddl(DdlKind::TruncateTable, vec![table], Vec::new(), Vec::new()))
     } else {
         Ok(None)
@@ -91,7 +93,7 @@ pub(crate) fn definition(parser: &mut Parser<'_>) -> Result<Option<Statement>> {
 
 /// What the words in front of the object's name say.
 enum Object {
-    Table { temporary: bool },
+    Table { temporary: bool, ignores: bool },
     Index,
     Database,
     Passed(IgnoreReason),
@@ -99,12 +101,14 @@ enum Object {
 
 /// Moves over the words up to and including the object's kind.
 fn object(parser: &mut Parser<'_>) -> Result<Object> {
-    let mut temporary = false;
+    let (mut temporary, mut ignores) = (false, false);
     loop {
         if parser.eat("TEMPORARY")? {
             temporary = true;
+        } else if parser.eat("IGNORE")? {
+            ignores = true;
         } else if parser.eat_any(&["TABLE", "TABLES"])? {
-            return Ok(Object::Table { temporary });
+            return Ok(Object::Table { temporary, ignores });
         } else if parser.eat_any(&["INDEX", "KEY"])? {
             return Ok(Object::Index);
         } else if parser.eat_any(&["DATABASE", "SCHEMA"])? {
@@ -153,12 +157,12 @@ fn definer(parser: &mut Parser<'_>) -> Result<bool> {
 fn create(parser: &mut Parser<'_>) -> Result<Option<Statement>> {
     match object(parser)? {
         Object::Passed(reason) => Ok(ignored(reason)),
-        Object::Table { temporary: true } => Ok(ignored(IgnoreReason::TemporaryTable)),
-        Object::Table { temporary: false } => create_table(parser),
+        Object::Table { temporary: true, .. } => Ok(ignored(IgnoreReason::TemporaryTable)),
+        Object::Table { .. } => create_table(parser),
         Object::Index => index(parser),
         Object::Database => {
             parser.eat_if_exists()?;
-            let schema = TableName::new(parser.identifier()?, "");
+            let schema = TableName::new(parser.schema()?, "");
             Ok(ddl(DdlKind::CreateDatabase, vec![schema], Vec::new(), Vec::new()))
         }
     }
@@ -168,12 +172,13 @@ fn create_table(parser: &mut Parser<'_>) -> Result<Option<Statement>> {
     parser.eat_if_exists()?;
     let table = parser.table()?;
     let mut reads = Vec::new();
-    let mut like = parser.clone();
-    like.eat_punct('(')?;
-    if like.eat("LIKE")? {
-        reads.push(like.table()?);
+    let mut ahead = parser.clone();
+    ahead.eat_punct('(')?;
+    if ahead.eat("LIKE")? {
+        *parser = ahead;
+        reads.push(parser.table()?);
     } else {
-        let body = scan_body(parser)?;
+        let body = body::scan(parser, &table, false, false)?;
         if body.selects {
             return Ok(Some(Statement::Dml {
                 tables: Some(vec![table]),
@@ -185,115 +190,37 @@ fn create_table(parser: &mut Parser<'_>) -> Result<Option<Statement>> {
     Ok(ddl(DdlKind::CreateTable, vec![table.clone()], vec![table], reads))
 }
 
-/// What a table's definition says beside columns and options.
-#[derive(Default)]
-struct Body {
-    reads: Vec<TableName>,
-    /// Filled by a query: the statement itself writes rows.
-    selects: bool,
-    /// Other tables that take part: EXCHANGE and CONVERT.
-    partners: Vec<TableName>,
-    renamed: Option<TableName>,
-    /// A table that CONVERT makes.
-    made: Option<TableName>,
-    /// A table that CONVERT takes in.
-    taken: Option<TableName>,
-}
-
-fn add(names: &mut Vec<TableName>, name: TableName) {
-    if !names.contains(&name) {
-        names.push(name);
-    }
-}
-
-/// Walks the definition of a table to its end. The words looked for are reserved, or
-/// stand where no name can.
-fn scan_body(parser: &mut Parser<'_>) -> Result<Body> {
-    let mut body = Body::default();
-    let mut depth = 0_u32;
-    while let Some(token) = parser.advance()? {
-        match &token {
-            Token::Punct('(') => depth += 1,
-            Token::Punct(')') => depth = depth.saturating_sub(1),
-            Token::Word(_) => body_word(parser, &token, depth, &mut body)?,
-            Token::Name(_) | Token::Text(_) | Token::Punct(_) => {}
-        }
-    }
-    Ok(body)
-}
-
-fn body_word(parser: &mut Parser<'_>, word: &Token<'_>, depth: u32, body: &mut Body) -> Result<()> {
-    if word.is("REFERENCES") {
-        add(&mut body.reads, parser.table()?);
-    } else if word.is("SELECT") {
-        body.selects = true;
-    } else if depth > 0 {
-        return Ok(());
-    } else if word.is("UNION") {
-        union(parser, body)?;
-    } else if word.is("TABLE") || word.is("VALUES") && (parser.at("ROW") || parser.at_punct('(')) {
-        body.selects = true;
-    } else if word.is("WITH") && parser.eat("TABLE")? {
-        body.partners.push(parser.table()?);
-    } else if word.is("CONVERT") {
-        convert(parser, body)?;
-    } else if word.is("RENAME") && !parser.at_any(&["COLUMN", "INDEX", "KEY", "CONSTRAINT"]) {
-        if !parser.eat_any(&["TO", "AS"])? {
-            parser.eat_punct('=')?;
-        }
-        body.renamed = Some(parser.table()?);
-    }
-    Ok(())
-}
-
-/// Behind `UNION`: members of a MERGE table, or the second part of a query.
-fn union(parser: &mut Parser<'_>, body: &mut Body) -> Result<()> {
-    parser.eat_punct('=')?;
-    if !parser.eat_punct('(')? || parser.at("SELECT") {
-        return Ok(());
-    }
-    if !parser.at_punct(')') {
-        for name in parser.tables()? {
-            add(&mut body.reads, name);
-        }
-    }
-    parser.eat_punct(')')?;
-    Ok(())
-}
-
-/// Behind `CONVERT`: TABLE t TO PARTITION p …, or PARTITION p TO TABLE t (MariaDB), or
-/// TO CHARACTER SET.
-fn convert(parser: &mut Parser<'_>, body: &mut Body) -> Result<()> {
-    if parser.eat("TABLE")? {
-        let name = parser.table()?;
-        body.taken = Some(name);
-    } else if parser.eat("PARTITION")? {
-        parser.identifier()?;
-        if parser.eat("TO")? && parser.eat("TABLE")? {
-            body.made = Some(parser.table()?);
-        }
-    }
-    Ok(())
-}
-
 fn alter(parser: &mut Parser<'_>) -> Result<Option<Statement>> {
     match object(parser)? {
         Object::Passed(reason) => Ok(ignored(reason)),
-        Object::Table { temporary: true } => Ok(ignored(IgnoreReason::TemporaryTable)),
-        Object::Table { temporary: false } => alter_table(parser),
+        Object::Table { temporary: true, .. } => Ok(ignored(IgnoreReason::TemporaryTable)),
+        Object::Table { ignores, .. } => alter_table(parser, ignores),
         Object::Index => Err(parser.names_error()),
         Object::Database => {
             let schema = if database_named(parser)? {
-                parser.identifier()?
-            } else if parser.session.default_schema.is_empty() {
-                return Err(parser.names_error());
+                parser.schema()?
             } else {
-                parser.session.default_schema.to_owned()
+                default_schema(parser)?
             };
+            if parser.at("UPGRADE") {
+                parser.marks.refuse(Refusal::UpgradeName);
+            }
             let writes = vec![TableName::new(schema, "")];
             Ok(ddl(DdlKind::AlterDatabase, writes, Vec::new(), Vec::new()))
         }
     }
+}
+
+/// The schema of an ALTER DATABASE that names none.
+fn default_schema(parser: &mut Parser<'_>) -> Result<String> {
+    if parser.session.default_schema.is_empty() {
+        return Err(parser.names_error());
+    }
+    // Directly behind DATABASE: a comment may begin in front of the next word.
+    let range = parser.end()..parser.end();
+    let meaning = Meaning::DefaultSchema;
+    parser.marks.names.push(NameMark { range, meaning });
+    Ok(parser.session.default_schema.to_owned())
 }
 
 /// Whether ALTER DATABASE goes on with a name rather than with its first option.
@@ -321,10 +248,11 @@ fn database_named(parser: &Parser<'_>) -> Result<bool> {
     ]))
 }
 
-fn alter_table(parser: &mut Parser<'_>) -> Result<Option<Statement>> {
+fn alter_table(parser: &mut Parser<'_>, ignores: bool) -> Result<Option<Statement>> {
     parser.eat_if_exists()?;
     let table = parser.table()?;
-    let body = scan_body(parser)?;
+    wait(parser)?;
+    let body = body::scan(parser, &table, true, ignores)?;
     let mut reads = body.reads;
     reads.retain(|name| *name != table);
     let mut writes = vec![table.clone()];
@@ -357,8 +285,9 @@ fn alter_table(parser: &mut Parser<'_>) -> Result<Option<Statement>> {
 fn drop_object(parser: &mut Parser<'_>) -> Result<Option<Statement>> {
     match object(parser)? {
         Object::Passed(reason) => Ok(ignored(reason)),
-        Object::Table { temporary: true } => Ok(ignored(IgnoreReason::TemporaryTable)),
-        Object::Table { temporary: false } => {
+        Object::Table { temporary: true, .. } => Ok(ignored(IgnoreReason::TemporaryTable)),
+        Object::Table { .. } => {
+            parser.marks.if_exists = parser.at("IF");
             parser.eat_if_exists()?;
             let tables = parser.tables()?;
             parser.eat_any(&["RESTRICT", "CASCADE"])?;
@@ -369,18 +298,38 @@ fn drop_object(parser: &mut Parser<'_>) -> Result<Option<Statement>> {
         Object::Index => index(parser),
         Object::Database => {
             parser.eat_if_exists()?;
-            let writes = vec![TableName::new(parser.identifier()?, "")];
+            let writes = vec![TableName::new(parser.schema()?, "")];
             Ok(ddl(DdlKind::DropDatabase, writes, Vec::new(), Vec::new()))
         }
     }
 }
 
-/// `WAIT n` or `NOWAIT` (MariaDB).
+/// `WAIT n` or `NOWAIT` (MariaDB): about locks at the source.
 fn wait(parser: &mut Parser<'_>) -> Result<()> {
+    if parser.session.flavor != Flavor::Mariadb || !parser.at_any(&["WAIT", "NOWAIT"]) {
+        return Ok(());
+    }
+    let start = parser.start();
     if parser.eat("WAIT")? {
         parser.advance()?;
     } else {
         parser.eat("NOWAIT")?;
+    }
+    let cut = start..parser.end();
+    parser.marks.cuts.push(cut);
+    Ok(())
+}
+
+/// Moves behind a list in parentheses, if one is next.
+fn parentheses(parser: &mut Parser<'_>) -> Result<()> {
+    let mut depth = 0_u32;
+    while depth > 0 || parser.at_punct('(') {
+        match parser.advance()? {
+            Some(Token::Punct('(')) => depth += 1,
+            Some(Token::Punct(')')) => depth = depth.saturating_sub(1),
+            Some(_) => {}
+            None => break,
+        }
     }
     Ok(())
 }
@@ -396,6 +345,8 @@ fn index(parser: &mut Parser<'_>) -> Result<Option<Statement>> {
         return Err(parser.names_error());
     }
     let table = parser.table()?;
+    parentheses(parser)?;
+    wait(parser)?;
     Ok(ddl(DdlKind::Index, vec![table], Vec::new(), Vec::new()))
 }
 

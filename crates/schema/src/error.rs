@@ -30,6 +30,20 @@ pub enum SchemaError {
         /// First words.
         words: String,
     },
+    /// A statement that has no sure result at another database.
+    #[error("statement `{words} …` is not replicated to a database: {reason}")]
+    NotOrdinary {
+        /// First words.
+        words: String,
+        /// What keeps it.
+        reason: &'static str,
+    },
+    /// A name that may or may not have to change for the routes.
+    #[error("cannot tell where the routes put the names of the statement `{words} …`")]
+    Unplaced {
+        /// First words.
+        words: String,
+    },
 }
 
 impl Classified for SchemaError {
@@ -43,6 +57,8 @@ impl Classified for SchemaError {
             Self::Names { .. } => "WEIR-SCH-002",
             Self::Unknown { .. } => "WEIR-SCH-003",
             Self::NoSchema { .. } => "WEIR-SCH-004",
+            Self::NotOrdinary { .. } => "WEIR-SCH-005",
+            Self::Unplaced { .. } => "WEIR-SCH-006",
         }
     }
 
@@ -52,6 +68,9 @@ impl Classified for SchemaError {
                 "report the statement's first words and the server version; to go on, start the changefeed behind this place"
             }
             Self::NoSchema { .. } => "start the changefeed behind this place, and run such statements with a default schema",
+            Self::NotOrdinary { .. } | Self::Unplaced { .. } => {
+                "do by hand at the target what the statement did, and start the changefeed behind it; or exclude the table by a filter rule"
+            }
         }
         .to_owned()
     }

@@ -5,6 +5,7 @@
 //! knowledge base "Comment Syntax".
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use weir_types::Flavor;
 
@@ -33,6 +34,17 @@ impl Token<'_> {
     }
 }
 
+/// A comment of which it matters which server reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CommentMark {
+    /// Mark and version in front of a text that is executed.
+    Open(Range<usize>),
+    /// End of such a text.
+    Close(Range<usize>),
+    /// A whole comment that only the other server family executes.
+    Foreign(Range<usize>),
+}
+
 /// The text does not end where a token should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable;
@@ -40,11 +52,16 @@ pub(crate) struct Unreadable;
 #[derive(Clone)]
 pub(crate) struct Lexer<'a> {
     rest: &'a str,
+    /// Bytes of the whole text.
+    length: usize,
+    /// Where the last token begins.
+    start: usize,
     /// Executable comments that are open.
     open_comments: u32,
     mariadb: bool,
     ansi_quotes: bool,
     no_backslash_escapes: bool,
+    pub(crate) comments: Vec<CommentMark>,
 }
 
 fn is_word(c: char) -> bool {
@@ -55,10 +72,13 @@ impl<'a> Lexer<'a> {
     pub(crate) fn new(sql: &'a str, session: &Session<'_>) -> Self {
         Self {
             rest: sql,
+            length: sql.len(),
+            start: 0,
             open_comments: 0,
             mariadb: session.flavor == Flavor::Mariadb,
             ansi_quotes: session.ansi_quotes(),
             no_backslash_escapes: session.no_backslash_escapes(),
+            comments: Vec::new(),
         }
     }
 
@@ -76,7 +96,9 @@ impl<'a> Lexer<'a> {
                 .trim_start_matches(|c: char| c.is_ascii_whitespace() || matches!(c, '\u{b}' | '\0'));
             if self.open_comments > 0 && self.rest.starts_with("*/") {
                 self.open_comments -= 1;
+                let start = self.offset();
                 self.cut(2);
+                self.comments.push(CommentMark::Close(start..self.offset()));
             } else if self.rest.starts_with('#') || self.at_dashes() {
                 let end = self.rest.find('\n').unwrap_or(self.rest.len());
                 self.cut(end);
@@ -84,7 +106,11 @@ impl<'a> Lexer<'a> {
                 self.open_executable();
             } else if let Some(comment) = self.rest.strip_prefix("/*") {
                 let end = comment.find("*/").ok_or(Unreadable)?;
+                let start = self.offset();
                 self.cut(end + 4);
+                if comment.starts_with("M!") {
+                    self.comments.push(CommentMark::Foreign(start..self.offset()));
+                }
             } else {
                 return Ok(());
             }
@@ -103,6 +129,7 @@ impl<'a> Lexer<'a> {
     /// A server runs what stands in such a comment unless its version is higher, and
     /// then it writes a plain comment to its binlog instead.
     fn open_executable(&mut self) {
+        let start = self.offset();
         let mark = if self.rest.starts_with("/*M!") { 4 } else { 3 };
         self.cut(mark);
         let digits = self.rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -110,11 +137,23 @@ impl<'a> Lexer<'a> {
             self.cut(digits.min(*VERSION_DIGITS.end()));
         }
         self.open_comments += 1;
+        self.comments.push(CommentMark::Open(start..self.offset()));
+    }
+
+    /// Where reading goes on, in bytes.
+    const fn offset(&self) -> usize {
+        self.length - self.rest.len()
+    }
+
+    /// Bytes of the last token, quotes included; empty at the end of the text.
+    pub(crate) const fn span(&self) -> Range<usize> {
+        self.start..self.offset()
     }
 
     /// The next token; none at the end.
     pub(crate) fn next(&mut self) -> Result<Option<Token<'a>>, Unreadable> {
         self.skip()?;
+        self.start = self.offset();
         let Some(first) = self.rest.chars().next() else {
             return if self.open_comments == 0 {
                 Ok(None)

@@ -16,16 +16,22 @@
 //! assert_eq!(ddl.makes, [TableName::new("old", "a")]);
 //! ```
 
+mod body;
 mod classify;
 mod ddl;
 mod error;
 mod lexer;
+mod marks;
+mod ordinary;
 mod parser;
+mod rewrite;
 mod statement;
 mod transaction;
 
 pub use classify::classify;
 pub use error::SchemaError;
+pub use ordinary::{Step, ordinary};
+pub use rewrite::rewrite;
 pub use statement::{Ddl, IgnoreReason, Session, Statement};
 
 #[cfg(test)]

@@ -1,9 +1,12 @@
 //! A cursor over tokens, and names.
 
+use std::ops::Range;
+
 use weir_types::TableName;
 
 use crate::error::SchemaError;
 use crate::lexer::{Lexer, Token};
+use crate::marks::{Marks, Meaning, NameMark};
 use crate::statement::Session;
 
 /// Words of a statement that an error may show.
@@ -18,11 +21,16 @@ pub(crate) struct Parser<'a> {
     pub(crate) session: Session<'a>,
     lexer: Lexer<'a>,
     next: Option<Token<'a>>,
+    /// Where `next` stands.
+    next_span: Range<usize>,
+    /// Where the token before `next` ends.
+    last_end: usize,
+    pub(crate) marks: Marks,
 }
 
 /// The first words of a statement, in upper case; nothing that is quoted, and nothing
 /// that is a name.
-fn first_words(sql: &str, session: &Session<'_>) -> String {
+pub(crate) fn first_words(sql: &str, session: &Session<'_>) -> String {
     let mut lexer = Lexer::new(sql, session);
     let mut words = Vec::new();
     while let Ok(Some(Token::Word(word))) = lexer.next() {
@@ -41,6 +49,9 @@ impl<'a> Parser<'a> {
             session: *session,
             lexer: Lexer::new(sql, session),
             next: None,
+            next_span: 0..0,
+            last_end: 0,
+            marks: Marks::default(),
         };
         parser.advance()?;
         Ok(parser)
@@ -68,6 +79,8 @@ impl<'a> Parser<'a> {
             .lexer
             .next()
             .map_err(|_| SchemaError::Text { words: self.words() })?;
+        let span = std::mem::replace(&mut self.next_span, self.lexer.span());
+        self.last_end = span.end;
         Ok(std::mem::replace(&mut self.next, following))
     }
 
@@ -133,25 +146,56 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `table`, `schema.table` or `.table`.
-    pub(crate) fn table(&mut self) -> Result<TableName> {
-        if self.eat_punct('.')? {
-            let table = self.identifier()?;
-            return self.in_default_schema(table);
-        }
-        let first = self.identifier()?;
-        if self.eat_punct('.')? {
-            let table = self.identifier()?;
-            return Ok(TableName::new(first, table));
-        }
-        self.in_default_schema(first)
+    /// Where the next token begins, in bytes.
+    pub(crate) const fn start(&self) -> usize {
+        self.next_span.start
     }
 
-    fn in_default_schema(&self, table: String) -> Result<TableName> {
-        if self.session.default_schema.is_empty() {
+    /// Where the last token that was read ends, in bytes.
+    pub(crate) const fn end(&self) -> usize {
+        self.last_end
+    }
+
+    /// `table`, `schema.table` or `.table`; without schema in the session's.
+    pub(crate) fn table(&mut self) -> Result<TableName> {
+        self.table_in(self.session.default_schema)
+    }
+
+    /// As `table`; without schema in the one that is given.
+    pub(crate) fn table_in(&mut self, schema: &str) -> Result<TableName> {
+        let start = self.start();
+        let (qualified, name) = self.table_parts(schema)?;
+        self.marks.names.push(NameMark {
+            range: start..self.end(),
+            meaning: Meaning::Table {
+                name: name.clone(),
+                qualified,
+            },
+        });
+        Ok(name)
+    }
+
+    fn table_parts(&mut self, schema: &str) -> Result<(bool, TableName)> {
+        let leading_dot = self.eat_punct('.')?;
+        let first = self.identifier()?;
+        if !leading_dot && self.eat_punct('.')? {
+            return Ok((true, TableName::new(first, self.identifier()?)));
+        }
+        if schema.is_empty() {
             return Err(SchemaError::NoSchema { words: self.words() });
         }
-        Ok(TableName::new(self.session.default_schema, table))
+        Ok((false, TableName::new(schema, first)))
+    }
+
+    /// Name of a schema.
+    pub(crate) fn schema(&mut self) -> Result<String> {
+        let start = self.start();
+        let name = self.identifier()?;
+        self.marks.names.push(NameMark {
+            range: start..self.end(),
+            meaning: Meaning::Schema(name.clone()),
+        });
+        Ok(name)
     }
 
     /// Names separated by commas.

@@ -1,6 +1,6 @@
 //! What a statement is.
 
-use weir_types::{DdlKind, Flavor, TableName, Xid};
+use weir_types::{DdlEvent, DdlKind, Flavor, TableName, Xid};
 
 /// `sql_mode` bit of ANSI_QUOTES, the same on MySQL and MariaDB.
 const ANSI_QUOTES: u64 = 0x4;
@@ -28,7 +28,16 @@ impl Default for Session<'_> {
     }
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
+    /// The session of a DDL on its way to a sink.
+    pub fn of(event: &'a DdlEvent) -> Self {
+        Self {
+            default_schema: &event.schema,
+            flavor: event.session.flavor.unwrap_or(Flavor::Mysql),
+            sql_mode: event.session.sql_mode.unwrap_or(0),
+        }
+    }
+
     /// Whether `"` encloses names rather than strings.
     pub const fn ansi_quotes(&self) -> bool {
         self.sql_mode & ANSI_QUOTES != 0
