@@ -1,10 +1,17 @@
-//! Text of statements: bytes in the charset of the session that sent them.
+//! Text of statements, bytes in the charset of the session that sent them, and what else
+//! of that session their meaning depends on.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use encoding_rs::{
     BIG5, EUC_JP, EUC_KR, Encoding, GB18030, SHIFT_JIS, WINDOWS_1250, WINDOWS_1251, WINDOWS_1252,
 };
+use weir_binlog::query::QuerySettings;
+use weir_types::{DdlSession, Flavor};
+
+/// `OPTION_NO_FOREIGN_KEY_CHECKS` in the flags of a query event.
+const NO_FOREIGN_KEY_CHECKS: u32 = 1 << 26;
 
 /// Charset of a client collation, for those that can be a client's (UTF-16 and UTF-32
 /// cannot) and are known; collation ids as in MySQL's `information_schema.COLLATIONS`.
@@ -33,9 +40,60 @@ pub(crate) fn decode(bytes: &[u8], collation: Option<u16>) -> Option<Cow<'_, str
     }
 }
 
+/// Session of a statement, as far as its event tells. `timestamp`: seconds, of the
+/// event's header.
+pub(crate) fn session(flavor: Flavor, timestamp: u32, settings: &QuerySettings<'_>) -> DdlSession {
+    let pairs = settings.charset_collations.unwrap_or_default();
+    let pair = |bytes: &[u8]| match *bytes {
+        [a, b, c, d] => Some((u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]))),
+        _ => None,
+    };
+    DdlSession {
+        flavor: Some(flavor),
+        sql_mode: settings.sql_mode,
+        character_set_client: settings.charset.map(|charset| charset.client),
+        collation_connection: settings.charset.map(|charset| charset.connection),
+        collation_server: settings.charset.map(|charset| charset.server),
+        collation_database: settings.schema_collation,
+        default_collation_utf8mb4: settings.utf8mb4_collation,
+        character_set_collations: settings
+            .charset_collations
+            .map(|_| pairs.chunks_exact(4).filter_map(pair).collect()),
+        time_zone: settings
+            .time_zone
+            .map(|zone| Arc::from(&*String::from_utf8_lossy(zone))),
+        explicit_defaults_for_timestamp: settings.explicit_defaults_for_timestamp,
+        no_foreign_key_checks: settings
+            .flags2
+            .is_some_and(|flags| flags & NO_FOREIGN_KEY_CHECKS != 0),
+        timestamp: Some(timestamp),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_is_what_the_event_tells() {
+        let empty = session(Flavor::Mysql, 7, &QuerySettings::default());
+        let bare = DdlSession {
+            flavor: Some(Flavor::Mysql),
+            timestamp: Some(7),
+            ..DdlSession::default()
+        };
+        assert_eq!(empty, bare);
+        let settings = QuerySettings {
+            flags2: Some(NO_FOREIGN_KEY_CHECKS | 1),
+            time_zone: Some(b"+02:00"),
+            charset_collations: Some(&[33, 0, 0, 9, 45, 0, 224, 0]),
+            ..QuerySettings::default()
+        };
+        let told = session(Flavor::Mariadb, 7, &settings);
+        assert!(told.no_foreign_key_checks);
+        assert_eq!(told.time_zone.as_deref(), Some("+02:00"));
+        assert_eq!(told.character_set_collations, Some(vec![(33, 0x900), (45, 224)]));
+    }
 
     #[test]
     fn texts_are_read_in_the_clients_charset() {

@@ -36,7 +36,7 @@ impl TransactionAssembler {
             let time_ms = u64::from(header.timestamp) * 1000;
             self.announce(Open::new(Phase::Announced, None, time_ms))?;
         }
-        self.statement(statement, query)
+        self.statement(statement, header.timestamp, query)
     }
 
     fn classify(&self, query: &Query<'_>) -> Result<Statement> {
@@ -62,7 +62,7 @@ impl TransactionAssembler {
         self.open.as_ref().map(|open| open.phase)
     }
 
-    fn statement(&mut self, statement: Statement, query: &Query<'_>) -> Result<()> {
+    fn statement(&mut self, statement: Statement, timestamp: u32, query: &Query<'_>) -> Result<()> {
         let begun = self.phase() == Some(Phase::Begun);
         match statement {
             Statement::Begin => self.begin(None),
@@ -88,7 +88,7 @@ impl TransactionAssembler {
             Statement::XaRollback(xid) if begun && self.is_xa(&xid) => self.roll_back(),
             Statement::XaRollback(xid) => self.end_prepared(xid, false),
             Statement::Ddl(ddl) => {
-                self.ddl(ddl, query)?;
+                self.ddl(&ddl, timestamp, query)?;
                 self.end_of_statement();
             }
             Statement::Dml { tables } => {
@@ -162,7 +162,7 @@ impl TransactionAssembler {
         }
     }
 
-    fn ddl(&mut self, ddl: Ddl, query: &Query<'_>) -> Result<()> {
+    fn ddl(&mut self, ddl: &Ddl, timestamp: u32, query: &Query<'_>) -> Result<()> {
         let ordinal = self.next_ordinal()?;
         let Some(open) = &self.open else {
             return Ok(());
@@ -177,7 +177,7 @@ impl TransactionAssembler {
             .chain(&ddl.makes)
             .any(|name| self.tables.wants(name));
         if wanted && !skipped {
-            self.record_ddl(&ddl, query, ordinal)?;
+            self.record_ddl(ddl, ordinal, timestamp, query)?;
         }
         if !skipped {
             self.tables.apply(ddl.kind, &ddl.writes, &ddl.makes);
@@ -185,7 +185,7 @@ impl TransactionAssembler {
         Ok(())
     }
 
-    fn record_ddl(&mut self, ddl: &Ddl, query: &Query<'_>, ordinal: u32) -> Result<()> {
+    fn record_ddl(&mut self, ddl: &Ddl, ordinal: u32, timestamp: u32, query: &Query<'_>) -> Result<()> {
         if matches!(
             ddl.kind,
             DdlKind::AlterTable | DdlKind::Index | DdlKind::TruncateTable
@@ -202,7 +202,7 @@ impl TransactionAssembler {
         let event = DdlEvent {
             kind: ddl.kind,
             schema: Arc::from(schema),
-            session: Arc::default(),
+            session: Arc::new(statement_text::session(self.flavor, timestamp, &query.settings)),
             sql: Arc::from(&*sql),
             writes: ddl.writes.clone(),
             makes: ddl.makes.clone(),

@@ -18,7 +18,7 @@ pub mod value;
 pub use block::{Block, BlockBuilder, BlockSlice, RowEvent, RowKind};
 pub use class::{Classified, ErrorClass, ErrorReport};
 pub use clock::CommitClock;
-pub use ddl::{DdlEvent, DdlKind};
+pub use ddl::{DdlEvent, DdlKind, DdlSession};
 pub use gtid::{Gtid, GtidSet};
 pub use ids::{AttemptId, ChangefeedId, DispatcherId, Epoch, Generation, LineageId, SeqNo, TableName, Xid};
 pub use key::{CommitTs, OrderKey};
