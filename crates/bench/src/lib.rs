@@ -7,7 +7,9 @@
 pub mod files;
 pub mod groups;
 pub mod hash;
+pub mod oltp;
 pub mod pairs;
+pub mod process;
 pub mod report;
 
 pub use pairs::{Pairs, Side, measure};

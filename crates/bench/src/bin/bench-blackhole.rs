@@ -14,12 +14,11 @@ use clap::Parser;
 use serde_json::Value;
 use weir_bench::files::{binlogs, total_bytes};
 use weir_bench::pairs::MEASUREMENT_MIN;
+use weir_bench::process::children_cpu_seconds;
 use weir_bench::{Report, Side, measure};
 
 /// Shapes; the last one is the headline.
 const SHAPES: &[&str] = &["one-row", "tpcc"];
-/// Ticks of a second in `/proc/*/stat` (`USER_HZ`, 100 on every Linux platform that Rust supports).
-const TICKS_PER_SECOND: f64 = 100.0;
 
 #[derive(Parser, Debug)]
 struct Arguments {
@@ -196,16 +195,6 @@ fn watch_memory(status_file: &str) -> u64 {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     peak
-}
-
-/// CPU time of all children that have been waited for.
-fn children_cpu_seconds() -> Result<f64> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // Fields after the command name, which may hold spaces; cutime and cstime are the 16th and 17th in all.
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-    let ticks =
-        |field: usize| -> Result<f64> { Ok(fields.get(field).context("short /proc/self/stat")?.parse()?) };
-    Ok((ticks(13)? + ticks(14)?) / TICKS_PER_SECOND)
 }
 
 fn printer(program: &Path, files: &[PathBuf]) -> Command {
