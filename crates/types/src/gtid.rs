@@ -102,6 +102,18 @@ impl GtidSet {
         self.mysql.is_empty() && self.mariadb.is_empty()
     }
 
+    /// The MySQL part: closed ranges of numbers per source, sources and ranges ascending.
+    pub fn mysql_ranges(&self) -> impl Iterator<Item = (&GtidSource, &[(u64, u64)])> {
+        self.mysql
+            .iter()
+            .map(|(source, ranges)| (source, ranges.as_slice()))
+    }
+
+    /// Whether there is a MariaDB part.
+    pub fn has_mariadb(&self) -> bool {
+        !self.mariadb.is_empty()
+    }
+
     /// Adds one transaction.
     pub fn insert(&mut self, gtid: &Gtid) {
         match gtid {
