@@ -187,7 +187,7 @@ impl Charset {
     }
 
     /// Text of this charset as UTF-8; none if it is not valid.
-    pub(crate) fn to_utf8(self, bytes: &[u8]) -> Option<String> {
+    pub fn to_utf8(self, bytes: &[u8]) -> Option<String> {
         let mut text = Vec::with_capacity(bytes.len());
         let mut keep = |piece: &[u8]| {
             text.extend_from_slice(piece);

@@ -1,3 +1,5 @@
 //! MySQL and MariaDB sink.
 
+pub mod plan;
+pub mod rows;
 pub mod target;
