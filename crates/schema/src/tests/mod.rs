@@ -1,5 +1,8 @@
 //! The recorded statements of three servers, and what they do not cover.
 
+mod ordinary;
+mod rewrite;
+
 use proptest::prelude::*;
 use weir_types::{DdlKind, Flavor, TableName};
 
@@ -39,6 +42,19 @@ fn names(list: &[&str]) -> Vec<TableName> {
         .collect()
 }
 
+/// The session of a recorded statement.
+fn session_of<'a>(entry: &'a serde_json::Value, server: &str) -> Session<'a> {
+    Session {
+        default_schema: entry["schema"].as_str().unwrap_or_default(),
+        flavor: if server == "mysql" {
+            Flavor::Mysql
+        } else {
+            Flavor::Mariadb
+        },
+        sql_mode: entry["sql-mode"].as_u64().unwrap_or(0),
+    }
+}
+
 /// A statement as a server wrote it to its binlog, what it is, and (`changed`) which
 /// tables and schemas the server showed differently afterwards.
 fn recorded(entry: &serde_json::Value, server: &str) {
@@ -50,16 +66,8 @@ fn recorded(entry: &serde_json::Value, server: &str) {
             .map(|p| TableName::new(p[0].as_str().expect("schema"), p[1].as_str().expect("table")))
             .collect()
     };
-    let (sql, schema) = (text("sql"), text("schema"));
-    let session = Session {
-        default_schema: &schema,
-        flavor: if server == "mysql" {
-            Flavor::Mysql
-        } else {
-            Flavor::Mariadb
-        },
-        sql_mode: entry["sql-mode"].as_u64().unwrap_or(0),
-    };
+    let sql = text("sql");
+    let session = session_of(entry, server);
     let found = classify(&sql, &session).unwrap_or_else(|error| panic!("{sql}: {error}"));
     let kind = match &found {
         Statement::Ddl(ddl) => {
@@ -87,18 +95,25 @@ fn recorded(entry: &serde_json::Value, server: &str) {
     assert_eq!(kind, text("kind"), "{sql}");
 }
 
-#[test]
-fn statements_of_three_servers() {
-    let data = include_str!("../tests/data/statements.json");
+/// Every recorded statement, with the server that wrote it.
+fn recordings() -> Vec<(serde_json::Value, String)> {
+    let data = include_str!("../../tests/data/statements.json");
     let entries: serde_json::Value = serde_json::from_str(data).expect("valid test data");
-    let mut seen = 0;
+    let mut found = Vec::new();
     for entry in entries.as_array().expect("a list") {
         for server in entry["server"].as_array().expect("servers") {
-            recorded(entry, server.as_str().expect("server"));
-            seen += 1;
+            found.push((entry.clone(), server.as_str().expect("server").to_owned()));
         }
     }
-    assert!(seen > 500, "only {seen} statements");
+    assert!(found.len() > 500, "only {} statements", found.len());
+    found
+}
+
+#[test]
+fn statements_of_three_servers() {
+    for (entry, server) in recordings() {
+        recorded(&entry, &server);
+    }
 }
 
 #[test]
@@ -291,6 +306,22 @@ fn sql_modes_change_what_quotes_mean() {
     assert_eq!(found.makes, names(&["d.b"]));
 }
 
+#[test]
+fn a_parent_without_schema_is_in_the_schema_of_its_child() {
+    for sql in [
+        "CREATE TABLE o.c (p INT, FOREIGN KEY (p) REFERENCES p (id))",
+        "CREATE TABLE o.c (p INT REFERENCES p (id), q INT REFERENCES o.p)",
+        "ALTER TABLE o.c ADD CONSTRAINT k FOREIGN KEY (p) REFERENCES p (id)",
+    ] {
+        assert_eq!(ddl(mysql(sql)).reads, names(&["o.p"]), "{sql}");
+    }
+    // A new name without schema is in the session's, as a template and a partner are.
+    assert_eq!(ddl(mysql("ALTER TABLE o.a RENAME b")).makes, names(&["d.b"]));
+    assert_eq!(ddl(mysql("CREATE TABLE o.a LIKE b")).reads, names(&["d.b"]));
+    let exchanged = ddl(mysql("ALTER TABLE o.a EXCHANGE PARTITION p WITH TABLE b"));
+    assert_eq!(exchanged.writes, names(&["o.a", "d.b"]));
+}
+
 proptest! {
     #[test]
     fn any_text_ends_in_an_answer(sql in "\\PC{0,80}", mode in prop::sample::select(vec![0_u64, 4, 0x10_0000])) {
@@ -300,7 +331,7 @@ proptest! {
 
     #[test]
     fn cut_statements_end_in_an_answer(at in 0_usize..200, entry in 0_usize..200) {
-        let data = include_str!("../tests/data/statements.json");
+        let data = include_str!("../../tests/data/statements.json");
         if let Some(line) = data.lines().nth(entry) {
             let cut: String = line.chars().skip(20).take(at).collect();
             let _answer = mariadb(&cut);
