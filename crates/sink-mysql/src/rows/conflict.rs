@@ -8,7 +8,7 @@ use weir_types::Value;
 use crate::plan::{ConflictKey, Equality};
 
 /// Bytes of SQL below which a second connection is not worth its round trips.
-const GROUP_BYTES_MIN: usize = 16 << 10;
+pub(super) const GROUP_BYTES_MIN: usize = 16 << 10;
 
 /// Takes hashes as they are: the keys of the maps below are hashes already.
 #[derive(Clone, Copy, Default)]
@@ -115,11 +115,12 @@ impl Conflicts {
     }
 
     /// Spreads entries over at most `groups_max` groups of about equal size, so that
-    /// entries that may meet are in one. `sizes` gives the bytes of each entry.
-    pub(super) fn spread(&mut self, sizes: &[usize], groups_max: usize) -> Vec<Vec<u32>> {
+    /// entries that may meet are in one, and that a group has `bytes_min` at least. `sizes`
+    /// gives the bytes of each entry.
+    pub(super) fn spread(&mut self, sizes: &[usize], groups_max: usize, bytes_min: usize) -> Vec<Vec<u32>> {
         let count = u32::try_from(sizes.len()).unwrap_or(u32::MAX);
         let total: usize = sizes.iter().sum();
-        let wanted = groups_max.min(total.div_ceil(GROUP_BYTES_MIN)).max(1);
+        let wanted = groups_max.min(total.div_ceil(bytes_min)).max(1);
         if wanted == 1 || self.serial {
             return vec![(0..count).collect()];
         }

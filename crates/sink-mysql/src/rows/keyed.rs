@@ -37,7 +37,7 @@ use weir_binlog::RowImages;
 use weir_codec::RowCounts;
 use weir_types::{Flavor, RowEvent, RowKind, Value};
 
-use super::conflict::{ByHash, Conflicts};
+use super::conflict::{ByHash, Conflicts, GROUP_BYTES_MIN};
 use super::{Expect, Group, Limits, Pull, Result, RowsError, Statement, count};
 use super::{STATEMENT_BYTES_MAX, STATEMENT_ROWS_MAX};
 use crate::plan::TablePlan;
@@ -86,6 +86,7 @@ pub struct KeyedWork<'p> {
     conflicts: Conflicts,
     counts: RowCounts,
     scratch: Vec<u8>,
+    group_bytes_min: usize,
 }
 
 /// How the rows of a statement are written.
@@ -117,6 +118,7 @@ impl<'p> KeyedWork<'p> {
             seed,
             counts: RowCounts::default(),
             scratch: Vec::new(),
+            group_bytes_min: GROUP_BYTES_MIN,
         };
         let mut images = RowImages::default();
         for item in pull.items.iter().filter(|item| item.table == table) {
@@ -263,7 +265,7 @@ impl<'p> KeyedWork<'p> {
     /// A row is larger than the target accepts.
     pub fn groups(&mut self, limits: Limits, replay: bool) -> Result<Vec<Group>> {
         let sizes: Vec<usize> = self.entries.iter().map(Entry::bytes).collect();
-        let spread = self.conflicts.spread(&sizes, limits.groups);
+        let spread = self.conflicts.spread(&sizes, limits.groups, self.group_bytes_min);
         let mut groups = Vec::with_capacity(spread.len());
         for entries in spread {
             let group = self.group(&entries, limits.packet_max, replay)?;

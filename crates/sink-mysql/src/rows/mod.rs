@@ -10,6 +10,8 @@ mod exact;
 mod image;
 mod keyed;
 pub(crate) mod literal;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::sync::Arc;
 
