@@ -75,7 +75,25 @@ impl Changefeed {
         )
     }
 
+    /// Between two addresses; `source` holds more lines of the table `[source]`.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn between(from: &str, to: &str, source: &str, more: &str) -> Result<Self> {
+        Self::write_uris(tempfile::tempdir()?, from, to, source, more)
+    }
+
     fn write(dir: tempfile::TempDir, source: &Path, sink: &str, more: &str) -> Result<Self> {
+        Self::write_uris(
+            dir,
+            &format!("binlog-files://{}", source.display()),
+            sink,
+            "",
+            more,
+        )
+    }
+
+    fn write_uris(dir: tempfile::TempDir, from: &str, to: &str, source: &str, more: &str) -> Result<Self> {
         let path = dir.path().to_path_buf();
         let feed = Self {
             file: path.join("feed.toml"),
@@ -89,8 +107,7 @@ impl Changefeed {
             "[metrics]\nlisten = \"\"\n"
         };
         let text = format!(
-            "id = \"test\"\n[source]\nuri = \"binlog-files://{}\"\n[sink]\nuri = \"{sink}\"\n{listen}{more}\n",
-            source.display()
+            "id = \"test\"\n[source]\nuri = \"{from}\"\n{source}\n[sink]\nuri = \"{to}\"\n{listen}{more}\n"
         );
         std::fs::write(&feed.file, text)?;
         Ok(feed)

@@ -1,0 +1,233 @@
+//! A source and a sink with the load's tables, and a changefeed between them.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use weir_test_servers::Kind;
+
+use crate::client::Client;
+use crate::command::{Changefeed, RUN_LIMIT, Running};
+use crate::compare::{self, Scope};
+use crate::load::{self, Names};
+use crate::servers::{End, TestServer, wait_until};
+
+/// Client number of the rows that [`Pair::lag`] writes.
+const PROBE: u32 = 1_000_000;
+/// Settings of every changefeed of the tests: little memory, so that limits are met.
+const SETTINGS: &str = "[flow-control]\nmemory-quota = \"64MiB\"\n";
+/// How much of the command's log a failure shows.
+const LOG_LINES: usize = 40;
+
+/// Two servers.
+#[derive(Debug)]
+pub struct Pair {
+    /// Changes come from here.
+    pub source: TestServer,
+    /// Changes go there.
+    pub sink: TestServer,
+    /// Databases of this test.
+    pub names: Names,
+    /// The table `[source]` of a changefeed: where it starts.
+    start: String,
+}
+
+impl Pair {
+    /// Servers from the environment or private ones, with nothing of this test in them.
+    ///
+    /// # Errors
+    /// When a server does not start.
+    pub fn new(source: Kind, sink: Kind) -> Result<Self> {
+        Self::of(
+            TestServer::get(source, End::Source)?,
+            TestServer::get(sink, End::Sink)?,
+        )
+    }
+
+    /// Private servers, for tests that kill them.
+    ///
+    /// # Errors
+    /// When a server does not start.
+    pub fn own(source: Kind, sink: Kind) -> Result<Self> {
+        Self::of(TestServer::own(source, &[])?, TestServer::own(sink, &[])?)
+    }
+
+    /// These two servers.
+    ///
+    /// # Errors
+    /// When a server is not reachable.
+    pub fn of(source: TestServer, sink: TestServer) -> Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let names = Names::new(&format!("e{}x{number}", std::process::id()));
+        let start = start_position(&mut source.client()?)?;
+        Ok(Self {
+            source,
+            sink,
+            names,
+            start,
+        })
+    }
+
+    /// Makes the load's tables at the source.
+    ///
+    /// # Errors
+    /// When a statement fails.
+    pub fn setup(&self) -> Result<()> {
+        load::setup(&mut self.source.client()?, &self.names)
+    }
+
+    /// A changefeed of this test's databases; `more` is TOML that is added at the end.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn feed(&self, more: &str) -> Result<Changefeed> {
+        self.feed_by(self.source.uri(), self.sink.uri(), more)
+    }
+
+    /// The same by way of other addresses, of proxies.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn feed_by(&self, from: &str, to: &str, more: &str) -> Result<Changefeed> {
+        let start = if from.starts_with("binlog-files:") {
+            "start = \"earliest\""
+        } else {
+            &self.start
+        };
+        Changefeed::between(from, to, start, &format!("{SETTINGS}{}{more}", self.filter()))
+    }
+
+    fn filter(&self) -> String {
+        let main = &self.names.main;
+        format!("[filter]\nrules = [\"{main}.*\", \"{main}_*.*\"]\n")
+    }
+
+    /// What a comparison looks at.
+    pub fn scope(&self) -> Scope {
+        Scope {
+            prefix: self.names.main.clone(),
+            same_kind: self.source.kind() == self.sink.kind(),
+            without: Vec::new(),
+        }
+    }
+
+    /// Fails unless both ends are the same now.
+    ///
+    /// # Errors
+    /// With the differences.
+    pub fn assert_equal(&self) -> Result<()> {
+        self.equal_within(Duration::ZERO).map(drop)
+    }
+
+    /// Fails unless both ends become the same in time.
+    ///
+    /// # Errors
+    /// With the differences.
+    pub fn equal_within(&self, limit: Duration) -> Result<Duration> {
+        compare::equal_within(
+            &mut self.source.client()?,
+            &mut self.sink.client()?,
+            &self.scope(),
+            limit,
+        )
+    }
+
+    /// Waits until a row that is written now has arrived.
+    ///
+    /// # Errors
+    /// When it does not arrive within `limit`.
+    pub fn lag(&self, limit: Duration) -> Result<Duration> {
+        let (mut source, mut sink) = (self.source.client()?, self.sink.client()?);
+        let table = format!("{}.beat", self.names.main);
+        lag(&mut source, &mut sink, &table, limit)
+    }
+
+    /// Counted transactions of the load that one end has.
+    ///
+    /// # Errors
+    /// When the server does not answer. A table that is not there yet counts as 0.
+    pub fn beats(&self, client: &mut Client) -> Result<u64> {
+        let sql = format!(
+            "SELECT IFNULL(SUM(n), 0) FROM {}.beat WHERE client < {PROBE}",
+            self.names.main
+        );
+        match client.number(&sql) {
+            Err(mysql_async::Error::Server(error)) if matches!(error.code, 1049 | 1146) => Ok(0),
+            other => Ok(other?),
+        }
+    }
+}
+
+/// Writes a row with a number of its own to a table `(client, n)` of the source and waits for it at the sink.
+///
+/// # Errors
+/// When it does not arrive within `limit`.
+pub fn lag(source: &mut Client, sink: &mut Client, table: &str, limit: Duration) -> Result<Duration> {
+    source.run(&format!(
+        "INSERT INTO {table} VALUES ({PROBE}, 1) ON DUPLICATE KEY UPDATE n = n + 1"
+    ))?;
+    let start = Instant::now();
+    let sql = format!("SELECT n FROM {table} WHERE client = {PROBE}");
+    let wanted = source.number(&sql)?;
+    wait_until(&format!("a row of {table} at the sink"), limit, || {
+        // The table may not be there yet.
+        Ok(sink.number(&sql).is_ok_and(|got| got >= wanted))
+    })?;
+    Ok(start.elapsed())
+}
+
+/// Where a changefeed of this test starts: after everything that the source has now.
+fn start_position(client: &mut Client) -> Result<String> {
+    let sql = if client.is_mariadb()? {
+        "SELECT @@GLOBAL.gtid_binlog_pos"
+    } else {
+        "SELECT @@GLOBAL.gtid_executed"
+    };
+    let position = client.first(sql)?.unwrap_or_default().replace(['\n', ' '], "");
+    Ok(if position.is_empty() {
+        "start = \"earliest\"".to_owned()
+    } else {
+        format!("start = \"gtid:{position}\"")
+    })
+}
+
+/// Stops a running command cleanly, then runs it to the end of what the source has.
+///
+/// # Errors
+/// When it does not stop or end, or not with exit status 0; the message holds the end of its log.
+pub fn caught_up(feed: &Changefeed, running: Running) -> Result<()> {
+    running.signal("TERM")?;
+    let stopped = running.finish(RUN_LIMIT)?;
+    anyhow::ensure!(
+        stopped.code() == 0,
+        "after SIGTERM: status {}\n{}\n{}",
+        stopped.status,
+        stopped.stdout,
+        tail(&stopped.stderr)
+    );
+    run_to_end(feed).context("the run to the end")
+}
+
+/// Runs to the end of what the source has.
+///
+/// # Errors
+/// When it does not end with exit status 0; the message holds the end of its log.
+pub fn run_to_end(feed: &Changefeed) -> Result<()> {
+    let last = feed.catch_up()?;
+    anyhow::ensure!(
+        last.code() == 0,
+        "status {}\n{}\n{}",
+        last.status,
+        last.stdout,
+        tail(&last.stderr)
+    );
+    Ok(())
+}
+
+/// The last lines of a log.
+pub fn tail(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    let from = lines.len().saturating_sub(LOG_LINES);
+    lines.get(from..).unwrap_or_default().join("\n")
+}

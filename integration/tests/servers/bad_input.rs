@@ -1,0 +1,273 @@
+//! Each thing that can be wrong with a server is one clear error with a code and the right status, and after repair the
+//! run goes on with nothing lost.
+
+use std::process::Command;
+use std::time::Duration;
+
+use weir_integration::load::Options;
+use weir_integration::{Changefeed, Client, Finished, Kind, Load, Pair, TestServer, wait_until};
+use weir_test_servers::free_port;
+
+const LIMIT: Duration = Duration::from_secs(120);
+/// Longer than any error at the start takes.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// A run that ends with an error; returns its message.
+fn fails(feed: &Changefeed, status: i32, arguments: &[&str]) -> (String, String) {
+    let finished: Finished = feed.start(arguments).unwrap().finish(START_LIMIT).unwrap();
+    finished.assert_code(status);
+    let (code, message) = finished.error();
+    println!("{code}: {message}");
+    (code, message)
+}
+
+/// Source and sink with a few tables; the load is short.
+fn small() -> Pair {
+    let pair = Pair::own(Kind::Mysql, Kind::Mysql).unwrap();
+    pair.setup().unwrap();
+    pair
+}
+
+fn some_load(pair: &Pair) {
+    let options = Options {
+        ddl_pause: None,
+        clients: 2,
+        ..Options::default()
+    };
+    let load = Load::start(pair.source.uri(), &pair.names, &options).unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    load.stop().unwrap();
+}
+
+#[test]
+fn wrong_password() {
+    let _machine = crate::shared();
+    let pair = small();
+    let wrong = |uri: &str| uri.replace("root:weir@", "root:secret-guess@");
+    for (from, to) in [
+        (wrong(pair.source.uri()), pair.sink.uri().to_owned()),
+        (pair.source.uri().to_owned(), wrong(pair.sink.uri())),
+    ] {
+        let feed = pair.feed_by(&from, &to, "").unwrap();
+        let (_, message) = fails(&feed, 3, &[]);
+        assert!(!message.contains("secret-guess"), "{message}");
+    }
+    let feed = pair.feed("").unwrap();
+    weir_integration::pair::run_to_end(&feed).unwrap();
+    pair.assert_equal().unwrap();
+}
+
+#[test]
+fn unreachable_hosts() {
+    let _machine = crate::shared();
+    let pair = small();
+    let nowhere = format!("mysql://root:weir@127.0.0.1:{}", free_port().unwrap());
+    for (from, to) in [
+        (nowhere.as_str(), pair.sink.uri()),
+        (pair.source.uri(), nowhere.as_str()),
+    ] {
+        let feed = pair.feed_by(from, to, "").unwrap();
+        let (_, message) = fails(&feed, 1, &["--connect-timeout", "2s"]);
+        let port = nowhere.rsplit(':').next().unwrap();
+        assert!(message.contains(port), "the address is missing: {message}");
+    }
+}
+
+/// A setting of the source that would lose rows: refused with its name, fine after repair.
+fn setting(name: &str, wrong: &str, right: &str) {
+    let _machine = crate::shared();
+    let pair = small();
+    let mut source = pair.source.client().unwrap();
+    let feed = pair.feed("").unwrap();
+    source.run(&format!("SET GLOBAL {name} = {wrong}")).unwrap();
+    let (_, message) = fails(&feed, 3, &[]);
+    assert!(message.contains(name) && message.contains(wrong), "{message}");
+    source.run(&format!("SET GLOBAL {name} = {right}")).unwrap();
+    some_load(&pair);
+    weir_integration::pair::run_to_end(&feed).unwrap();
+    pair.assert_equal().unwrap();
+}
+
+#[test]
+fn statement_format() {
+    setting("binlog_format", "STATEMENT", "ROW");
+}
+
+#[test]
+fn row_image_not_full() {
+    setting("binlog_row_image", "MINIMAL", "FULL");
+}
+
+#[test]
+fn a_server_id_that_another_replica_has() {
+    let _machine = crate::shared();
+    let pair = small();
+    let feed = pair.feed("").unwrap();
+    let id = pair
+        .source
+        .address()
+        .unwrap()
+        .rsplit(':')
+        .next()
+        .unwrap()
+        .to_owned();
+    // The source's own id: our servers have their port for it.
+    feed.add_to_source(&format!("server-id = {id}")).unwrap();
+    let (_, message) = fails(&feed, 3, &[]);
+    assert!(message.contains("server") && message.contains(&id), "{message}");
+}
+
+#[test]
+fn purged_transactions() {
+    let _machine = crate::shared();
+    let pair = small();
+    some_load(&pair);
+    let mut source = pair.source.client().unwrap();
+    let uuid = source.first("SELECT @@server_uuid").unwrap().unwrap();
+    source.run("FLUSH BINARY LOGS").unwrap();
+    let last = source.first("SHOW BINARY LOG STATUS").unwrap().unwrap();
+    source.run(&format!("PURGE BINARY LOGS TO '{last}'")).unwrap();
+    let feed = Changefeed::between(
+        pair.source.uri(),
+        pair.sink.uri(),
+        &format!("start = \"gtid:{uuid}:1\""),
+        "",
+    )
+    .unwrap();
+    let (_, message) = fails(&feed, 3, &[]);
+    assert!(
+        message.contains(&uuid[..8]),
+        "what is missing is not named: {message}"
+    );
+}
+
+#[test]
+fn a_table_dropped_at_the_sink() {
+    let _machine = crate::shared();
+    let pair = small();
+    let main = &pair.names.main;
+    let feed = pair.feed("").unwrap();
+    let mut running = feed.start(&[]).unwrap();
+    pair.equal_within(LIMIT).unwrap();
+    let mut sink = pair.sink.client().unwrap();
+    let create = sink.text(&format!("SHOW CREATE TABLE {main}.acct")).unwrap()[0][1].clone();
+    sink.run(&format!("RENAME TABLE {main}.acct TO {main}.kept_aside"))
+        .unwrap();
+    some_load(&pair);
+    // The other tables go on.
+    pair.lag(LIMIT).unwrap();
+    assert!(running.is_running().unwrap());
+    running.signal("TERM").unwrap();
+    running.finish(LIMIT).unwrap();
+    let finished = feed.catch_up().unwrap();
+    finished.assert_code(3);
+    let (_, message) = finished.error();
+    assert!(message.contains("acct"), "{message}");
+    assert!(create.contains("u_slot"));
+    sink.run(&format!("RENAME TABLE {main}.kept_aside TO {main}.acct"))
+        .unwrap();
+    weir_integration::pair::run_to_end(&feed).unwrap();
+    pair.assert_equal().unwrap();
+}
+
+#[test]
+fn a_read_only_sink() {
+    let _machine = crate::shared();
+    let pair = small();
+    let feed = pair.feed("").unwrap();
+    let mut running = feed.start(&[]).unwrap();
+    pair.equal_within(LIMIT).unwrap();
+    let mut sink = pair.sink.client().unwrap();
+    sink.run("SET GLOBAL super_read_only = ON").unwrap();
+    some_load(&pair);
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(running.is_running().unwrap(), "{}", running.stderr().unwrap());
+    let log = running.stderr().unwrap();
+    assert!(
+        log.contains("read-only") || log.contains("read only"),
+        "nothing says why:\n{log}"
+    );
+    sink.run("SET GLOBAL super_read_only = OFF").unwrap();
+    sink.run("SET GLOBAL read_only = OFF").unwrap();
+    let equal = pair.equal_within(LIMIT);
+    assert!(equal.is_ok(), "{equal:?}\n{}", running.stderr().unwrap());
+}
+
+/// Source and sink are the same server: each row would come back as a new change.
+#[test]
+fn the_same_server_at_both_ends() {
+    let _machine = crate::shared();
+    let pair = small();
+    let feed = pair.feed_by(pair.source.uri(), pair.source.uri(), "").unwrap();
+    fails(&feed, 3, &[]);
+    let main = &pair.names.main;
+    let route = format!("[[route]]\nmatch = \"{main}.*\"\ntarget-schema = \"copy_{main}\"\n");
+    let without_two =
+        format!("{route}[[route]]\nmatch = \"{main}_*.*\"\ntarget-schema = \"copy_{{schema}}\"\n");
+    let feed = pair
+        .feed_by(pair.source.uri(), pair.source.uri(), &without_two)
+        .unwrap();
+    let running = feed.start(&[]).unwrap();
+    let mut source = pair.source.client().unwrap();
+    let arrived = wait_until("the routed rows", LIMIT, || {
+        Ok(source
+            .number(&format!("SELECT COUNT(*) FROM copy_{main}.acct"))
+            .is_ok_and(|count| count == 200))
+    });
+    assert!(arrived.is_ok(), "{arrived:?}\n{}", running.stderr().unwrap());
+}
+
+/// A disk of the sink that is full is waited for: the server may not make files longer than a limit, which is the same
+/// to it and can be lifted while it runs.
+#[test]
+fn a_full_disk_at_the_sink() {
+    let _machine = crate::shared();
+    let source = TestServer::own(Kind::Mysql, &[]).unwrap();
+    let sink = TestServer::own(Kind::Mysql, &["--disable-log-bin"]).unwrap();
+    let mut pair = Pair::of(source, sink).unwrap();
+    let main = pair.names.main.clone();
+    let (mut from, mut to) = (pair.source.client().unwrap(), pair.sink.client().unwrap());
+    from.run_all([
+        format!("CREATE DATABASE {main} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"),
+        format!("CREATE TABLE {main}.large (id INT AUTO_INCREMENT PRIMARY KEY, v VARBINARY(8000))"),
+        format!("CREATE TABLE {main}.small (id INT PRIMARY KEY, v INT)"),
+    ])
+    .unwrap();
+    let feed = pair.feed("").unwrap();
+    let mut running = feed.start(&[]).unwrap();
+    pair.equal_within(LIMIT).unwrap();
+    limit_files(pair.sink.process().unwrap().pid(), &FILE_BYTES.to_string());
+    for id in 0..300 {
+        let rows = ["(REPEAT(UUID(), 200))"; 25].join(",");
+        from.run(&format!("INSERT INTO {main}.large (v) VALUES {rows}"))
+            .unwrap();
+        from.run(&format!("INSERT INTO {main}.small VALUES ({id}, {id})"))
+            .unwrap();
+    }
+    let small = wait_until("the other table", LIMIT, || {
+        Ok(to.number(&format!("SELECT COUNT(*) FROM {main}.small"))? == 300)
+    });
+    assert!(small.is_ok(), "{small:?}\n{}", running.stderr().unwrap());
+    wait_until("the error in the log", LIMIT, || {
+        Ok(running.stderr()?.contains("1114"))
+    })
+    .unwrap();
+    let large = |to: &mut Client| to.number(&format!("SELECT COUNT(*) FROM {main}.large")).unwrap();
+    assert!(large(&mut to) < 7_500);
+    assert!(running.is_running().unwrap(), "{}", running.stderr().unwrap());
+    limit_files(pair.sink.process().unwrap().pid(), "unlimited");
+    let equal = pair.equal_within(LIMIT);
+    assert!(equal.is_ok(), "{equal:?}\n{}", running.stderr().unwrap());
+    assert_eq!(large(&mut to), 7_500);
+}
+
+/// Larger than all files that a fresh server has, smaller than the rows of the test.
+const FILE_BYTES: u64 = 34 << 20;
+
+fn limit_files(process: u32, bytes: &str) {
+    let status = Command::new("prlimit")
+        .args(["--pid", &process.to_string(), &format!("--fsize={bytes}")])
+        .status()
+        .unwrap();
+    assert!(status.success(), "prlimit: {status}");
+}

@@ -1,0 +1,28 @@
+//! End-to-end tests of the built `weir` command between real servers.
+//!
+//! The servers are those that the environment names (`cargo xtask services env`), or private ones; tests that kill
+//! servers or set them up in their own way always start their own.
+
+#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
+
+mod bad_input;
+mod crash;
+mod crash_in_ddl;
+mod end_to_end;
+mod harness;
+mod locked_table;
+mod memory;
+mod network;
+
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Tests that measure time or load the machine hold it alone; the others share it.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+fn shared() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
