@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("filter", &["types"]),
     ("config", &["types", "filter"]),
     ("segment", &["types"]),
+    ("wire", &["types"]),
     ("event-store", &["types", "protocol", "actor", "segment"]),
     (
         "source",
@@ -27,6 +28,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "schema",
             "filter",
             "event-store",
+            "wire",
         ],
     ),
     ("event-service", &["types", "protocol", "actor", "event-store"]),
@@ -47,7 +49,10 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("mysql_common", &["bench"]),
     ("clap", &["cli", "bench", "xtask"]),
     ("actix-web", &["server"]),
-    ("anyhow", &["cli", "bench", "xtask", "test-servers", "integration"]),
+    (
+        "anyhow",
+        &["cli", "bench", "xtask", "test-servers", "integration"],
+    ),
 ];
 
 fn dependencies(crates: &Path) -> BTreeMap<String, BTreeSet<String>> {

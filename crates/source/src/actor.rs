@@ -1,4 +1,4 @@
-//! The source as an actor. Reading blocks (files, and the window to the store), so a
+//! The source as an actor. Reading blocks (files, sockets, the window to the store), so a
 //! thread of its own reads; the actor takes `Persisted` and the order to stop.
 
 use std::sync::Arc;
@@ -13,8 +13,10 @@ use weir_types::ErrorReport;
 
 use crate::assembler::AssemblerOptions;
 use crate::error::SourceError;
-use crate::files::{End, FilesOptions, FilesReader, Progress, file_number};
+use crate::files::{End, FilesOptions, Progress, file_number};
+use crate::input::Reader;
 use crate::metrics::SourceMetrics;
+use crate::server::{Interrupt, ServerOptions};
 use crate::window::Window;
 
 /// Stage name in reports.
@@ -58,12 +60,21 @@ pub struct ReadProgress {
     pub transactions: AtomicU64,
 }
 
+/// What is read.
+#[derive(Clone, Debug)]
+pub enum SourceInput {
+    /// Binlog files of a folder.
+    Files(FilesOptions),
+    /// A server.
+    Server(ServerOptions),
+}
+
 /// Everything that the source needs.
 pub struct SourceOptions {
     /// Changefeed, for metrics.
     pub changefeed: String,
-    /// Files and places.
-    pub files: FilesOptions,
+    /// Files or server, and places.
+    pub input: SourceInput,
     /// Transaction assembly.
     pub assembler: AssemblerOptions,
     /// Bytes on the way to the store.
@@ -86,6 +97,7 @@ pub struct SourceOutlets {
 /// The actor.
 pub struct BinlogReader {
     window: Arc<Window>,
+    interrupt: Interrupt,
     start: Option<(SourceOptions, SourceOutlets)>,
     thread: Option<JoinHandle<()>>,
     exit: ExitGuard,
@@ -96,6 +108,7 @@ impl BinlogReader {
     pub fn new(options: SourceOptions, outlets: SourceOutlets, exit: ExitGuard) -> Self {
         Self {
             window: Arc::new(Window::new(options.window_bytes)),
+            interrupt: Interrupt::default(),
             start: Some((options, outlets)),
             thread: None,
             exit,
@@ -111,6 +124,7 @@ impl Actor for BinlogReader {
             return;
         };
         let window = Arc::clone(&self.window);
+        let interrupt = self.interrupt.clone();
         let failed = outlets.failed.clone();
         let spawned = std::thread::Builder::new()
             .name("weir-source".to_owned())
@@ -118,7 +132,7 @@ impl Actor for BinlogReader {
                 let _guard = PanicGuard {
                     failed: outlets.failed.clone(),
                 };
-                Reading::run(options, outlets, &window);
+                Reading::run(options, outlets, &window, interrupt);
             });
         match spawned {
             Ok(thread) => self.thread = Some(thread),
@@ -130,6 +144,7 @@ impl Actor for BinlogReader {
 impl Drop for BinlogReader {
     fn drop(&mut self) {
         self.window.stop();
+        self.interrupt.stop();
         if let Some(thread) = self.thread.take() {
             // A panic in it was reported by its guard.
             let _ended = thread.join();
@@ -150,6 +165,7 @@ impl Handler<StopSource> for BinlogReader {
 
     fn handle(&mut self, _: StopSource, ctx: &mut Self::Context) {
         self.window.stop();
+        self.interrupt.stop();
         self.exit.mark_clean();
         ctx.stop();
     }
@@ -204,18 +220,19 @@ impl Sender<'_> {
 
 /// The reading thread.
 struct Reading<'a> {
-    reader: FilesReader,
+    reader: Reader,
     sender: Sender<'a>,
     window: &'a Window,
     progress: Arc<ReadProgress>,
-    poll_interval: Duration,
 }
 
 impl Reading<'_> {
-    fn run(options: SourceOptions, outlets: SourceOutlets, window: &Window) {
-        let poll_interval = options.files.poll_interval;
-        let reader = match FilesReader::open(options.files, options.assembler) {
+    fn run(options: SourceOptions, outlets: SourceOutlets, window: &Window, interrupt: Interrupt) {
+        let opened = Reader::open(options.input, options.assembler, &options.changefeed, interrupt);
+        let reader = match opened {
             Ok(reader) => reader,
+            // Whoever stopped it does not wait for a server that cannot be reached.
+            Err(_) if window.is_stopped() => return,
             Err(error) => return fail(&outlets.failed, &error),
         };
         let sender = Sender {
@@ -229,7 +246,6 @@ impl Reading<'_> {
             sender,
             window,
             progress: options.progress,
-            poll_interval,
         };
         let ended = reading.read();
         reading.report();
@@ -252,15 +268,15 @@ impl Reading<'_> {
         let mut ticked = Instant::now();
         while !self.window.is_stopped() {
             let sender = &mut self.sender;
-            let progress = self
-                .reader
-                .step(now_ms(), &mut |inputs, bytes| sender.send(inputs, bytes))?;
+            let mut handover = |inputs, bytes| sender.send(inputs, bytes);
+            let progress = self.reader.step(now_ms(), &mut handover)?;
             self.report();
             match progress {
                 Progress::More => {}
                 Progress::Dry => {
-                    self.window.sleep(self.poll_interval);
-                    self.sender.metrics.idled(self.poll_interval);
+                    let pause = self.reader.pause();
+                    self.window.sleep(pause);
+                    self.sender.metrics.idled(pause);
                 }
                 Progress::Ended(End::Reached) => return Ok(Some(EndReason::Reached)),
                 Progress::Ended(End::Cut(error)) => {

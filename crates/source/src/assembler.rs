@@ -255,6 +255,34 @@ impl TransactionAssembler {
         }
     }
 
+    /// An idle source has reached a time, milliseconds since the Unix epoch: tells it to
+    /// the store, and the position with it.
+    pub fn tick_at(&mut self, time_ms: u64) {
+        self.flush_whole();
+        if self.open.is_none() && !self.skip.holds_position() && time_ms > self.last_time_ms {
+            self.last_time_ms = time_ms;
+            self.told = self.position;
+            let input = StoreInput::Tick {
+                time_ms,
+                upto: self.position(),
+            };
+            self.output(input);
+        }
+    }
+
+    /// Everything up to an offset was read: the server left out what stands there.
+    pub fn pass_to(&mut self, offset: u64) {
+        if self.open.is_none() {
+            self.position = self.position.max(offset);
+        }
+    }
+
+    /// Goes on at another server.
+    pub fn set_identity(&mut self, identity: SourceIdentity) {
+        self.flush_whole();
+        self.identity = identity;
+    }
+
     pub(crate) fn output(&mut self, input: StoreInput) {
         self.output_bytes += input.pinned_bytes();
         self.outputs.push(input);

@@ -3,6 +3,7 @@
 use weir_binlog::error::BinlogError;
 use weir_schema::SchemaError;
 use weir_types::{Classified, ErrorClass};
+use weir_wire::WireError;
 
 /// Why the source cannot go on. `place` is file and offset of the event.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +90,7 @@ pub enum SourceError {
         place: String,
     },
     /// The file to resume from, or the oldest one needed, is gone.
-    #[error("binlog file `{file}` is not in the folder any more")]
+    #[error("binlog file `{file}` is not there any more")]
     Purged {
         /// Name of the file.
         file: String,
@@ -100,8 +101,9 @@ pub enum SourceError {
         /// What is missing.
         missing: String,
     },
-    /// The files belong to another server than the saved position.
-    #[error("the binlog files in the folder are not those that the saved position belongs to")]
+    /// The files, or the server, are others than those of the saved position, and nothing
+    /// tells the place in them.
+    #[error("the binlog files are not those that the saved position belongs to")]
     OtherSource,
     /// A position behind the end of a file, or inside a transaction.
     #[error("`{place}` is not a place where a transaction begins")]
@@ -123,6 +125,68 @@ pub enum SourceError {
         /// File and offset of the end.
         place: String,
     },
+    /// The connection to the server failed.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// A setting of the server under which its binlog cannot be replicated.
+    #[error("`{setting}` of the server is `{actual}`, it must be {expected}")]
+    Setting {
+        /// Name of the variable.
+        setting: &'static str,
+        /// What it must be.
+        expected: &'static str,
+        /// What it is.
+        actual: String,
+    },
+    /// Another replica of the server has our id; each connection of one ends the other's.
+    #[error("another replica of the server uses server id {server_id}")]
+    ServerIdInUse {
+        /// The id.
+        server_id: u32,
+    },
+    /// The server itself has our id.
+    #[error("the server itself has server id {server_id}")]
+    OwnServerId {
+        /// The id.
+        server_id: u32,
+    },
+    /// The server does not send its binlog, for a reason of its own.
+    #[error("the server refuses to send its binlog: {message}")]
+    Refused {
+        /// What it said.
+        message: String,
+    },
+    /// Transactions that were read are not there any more: the server lost them, or it is
+    /// another one that never had them.
+    #[error("the server lacks transactions `{missing}`, which were read from it before")]
+    TransactionsLost {
+        /// What it lacks.
+        missing: String,
+    },
+    /// Another server has the address, and lags behind what was read before.
+    #[error("the server at the address is another one and lacks transactions `{missing}` as yet")]
+    Behind {
+        /// What it lacks.
+        missing: String,
+    },
+    /// The configured start names what the server does not have.
+    #[error("the start names transactions `{missing}`, which the server does not have")]
+    UnknownStart {
+        /// What it does not have.
+        missing: String,
+    },
+    /// An answer of the server is not understood.
+    #[error("the server's answer to `{statement}` is not understood")]
+    Answer {
+        /// What was asked.
+        statement: &'static str,
+    },
+    /// A release that is not supported.
+    #[error("server version `{version}` is not supported")]
+    Version {
+        /// What the server says.
+        version: String,
+    },
     /// The reading thread could not be started, or ended by a panic.
     #[error("the thread that reads the binlog could not start or ended by a panic")]
     Panicked,
@@ -137,6 +201,8 @@ impl Classified for SourceError {
             // A table whose rows cannot be taken must not be left out silently.
             Self::Binlog { source, .. } if source.class() == ErrorClass::Table => ErrorClass::Changefeed,
             Self::Binlog { source, .. } => source.class(),
+            Self::Wire(source) => source.class(),
+            Self::Behind { .. } => ErrorClass::Transient,
             Self::Panicked => ErrorClass::Bug,
             _ => ErrorClass::Changefeed,
         }
@@ -162,6 +228,16 @@ impl Classified for SourceError {
             Self::CutFile { .. } => "WEIR-SRC-014",
             Self::CutTransaction { .. } => "WEIR-SRC-015",
             Self::Panicked => "WEIR-SRC-016",
+            Self::Wire(source) => source.code(),
+            Self::Setting { .. } => "WEIR-SRC-017",
+            Self::ServerIdInUse { .. } => "WEIR-SRC-018",
+            Self::OwnServerId { .. } => "WEIR-SRC-019",
+            Self::Refused { .. } => "WEIR-SRC-020",
+            Self::TransactionsLost { .. } => "WEIR-SRC-021",
+            Self::Behind { .. } => "WEIR-SRC-022",
+            Self::UnknownStart { .. } => "WEIR-SRC-023",
+            Self::Answer { .. } => "WEIR-SRC-024",
+            Self::Version { .. } => "WEIR-SRC-025",
         }
     }
 
@@ -169,6 +245,10 @@ impl Classified for SourceError {
         match self {
             Self::Binlog { source, .. } => return source.action(),
             Self::Statement { source, .. } => return source.action(),
+            Self::Wire(source) => return source.action(),
+            Self::Setting { setting, expected, .. } => {
+                return format!("set `{setting}` to {expected} on the server, for all sessions, and run again");
+            }
             Self::StatementText { .. } => "report the collation and the server version; to go on, start behind this place",
             Self::StatementFormat { .. } => {
                 "set `binlog_format=ROW` on the server for all sessions, or exclude the table by a filter rule, and start behind this place"
@@ -182,12 +262,25 @@ impl Classified for SourceError {
             Self::Purged { .. } | Self::PurgedGtids { .. } => {
                 "bring the missing files back, or take a new copy of the data and start from there with a new data directory"
             }
-            Self::OtherSource => "point the source at the folder of the same server, or use a new data directory",
+            Self::OtherSource => {
+                "point the source at the same server (or the folder of its files), use `gtid_mode=ON`, or use a new data directory"
+            }
             Self::BadPosition { .. } => "name the offset behind the last event of a transaction, as `mysqlbinlog` prints it",
             Self::CutFile { .. } => "replace the file by an intact copy; the run goes on from the last whole transaction",
             Self::CutTransaction { .. } => {
                 "copy the rest of the file and run again; everything whole before this place was delivered"
             }
+            Self::ServerIdInUse { .. } | Self::OwnServerId { .. } => {
+                "set `source.server-id` to a number that no other server or replica uses"
+            }
+            Self::Refused { .. } => "see the message of the server; its manual explains it under error 1236",
+            Self::TransactionsLost { .. } => {
+                "point the source at a server that has these transactions, or take a new copy of the data and start with a new data directory"
+            }
+            Self::Behind { .. } => "wait until the server has caught up, or point the source at one that has",
+            Self::UnknownStart { .. } => "name a GTID set that is part of the server's executed set",
+            Self::Answer { .. } => "report this with the version of the server",
+            Self::Version { .. } => "use MySQL 8.0 or later, or MariaDB 10.5 or later",
             Self::Panicked => "report the log of this run",
         }
         .to_owned()

@@ -1,21 +1,25 @@
-//! Upstream: transaction assembly and the binlog-file source.
+//! Upstream: transaction assembly, and the sources that read a server or binlog files.
 //!
 //! * [`TransactionAssembler`]: events in, `StoreInput`s out; pure.
 //! * [`files::FilesReader`]: binlog files of a folder into the assembler; no thread.
+//! * [`server::ServerReader`]: the binlog of a running server into the assembler.
 //! * [`actor::BinlogReader`]: the stage of the pipeline.
 //! * [`preflight::preflight`]: what `weir check` asks of the files.
 
 pub mod actor;
 mod assembler;
+mod digest;
 mod ends;
 mod error;
 mod feed;
 pub mod files;
 mod growing;
+mod input;
 pub mod metrics;
 mod open;
 pub mod preflight;
 mod rows;
+pub mod server;
 mod skip;
 mod statement_text;
 mod statements;

@@ -28,6 +28,10 @@ pub const FILE_NUMBER: &str = "weir_source_file_number";
 pub const IN_FLIGHT_BYTES: &str = "weir_source_in_flight_bytes";
 /// Time that the source waited, by reason.
 pub const BLOCKED_SECONDS: &str = "weir_source_blocked_seconds_total";
+/// Connections to the server that were lost, by reason.
+pub const RECONNECTS_TOTAL: &str = "weir_source_reconnects_total";
+/// 1 while there is a connection to the server.
+pub const CONNECTED: &str = "weir_source_connected";
 
 /// Describes the metrics to the recorder.
 pub fn describe() {
@@ -47,6 +51,31 @@ pub fn describe() {
     describe_gauge!(FILE_NUMBER, "Number of the current binlog file");
     describe_gauge!(IN_FLIGHT_BYTES, "Bytes sent to the store and not yet durable");
     describe_counter!(BLOCKED_SECONDS, "Seconds that the source waited, by reason");
+    describe_counter!(
+        RECONNECTS_TOTAL,
+        "Connections to the server that were lost, by reason"
+    );
+    describe_gauge!(CONNECTED, "1 while there is a connection to the server");
+}
+
+/// What becomes of the connection to a server. Rare, so that nothing is cached.
+pub(crate) struct LinkMetrics {
+    changefeed: String,
+}
+
+impl LinkMetrics {
+    pub(crate) const fn new(changefeed: String) -> Self {
+        Self { changefeed }
+    }
+
+    pub(crate) fn connected(&self) {
+        gauge!(CONNECTED, "changefeed" => self.changefeed.clone()).set(1.0);
+    }
+
+    pub(crate) fn lost(&self, reason: &'static str) {
+        gauge!(CONNECTED, "changefeed" => self.changefeed.clone()).set(0.0);
+        counter!(RECONNECTS_TOTAL, "changefeed" => self.changefeed.clone(), "reason" => reason).increment(1);
+    }
 }
 
 /// Cached handles.

@@ -31,7 +31,13 @@ pub struct Check {
     pub ok: bool,
 }
 
-fn check(name: &'static str, setting: &'static str, expected: &str, actual: String, ok: bool) -> Check {
+pub(crate) fn check(
+    name: &'static str,
+    setting: &'static str,
+    expected: &str,
+    actual: String,
+    ok: bool,
+) -> Check {
     Check {
         name,
         setting,

@@ -13,7 +13,7 @@ use weir_actor::{ActorExited, ExitGuard, post, post_to};
 use weir_filter::{NameCase, TableFilter};
 use weir_protocol::store::{AppendBatch, Persisted, StageFailed};
 use weir_source::actor::{
-    BinlogReader, EndReason, ReadProgress, SourceEnded, SourceOptions, SourceOutlets, StopSource,
+    BinlogReader, EndReason, ReadProgress, SourceEnded, SourceInput, SourceOptions, SourceOutlets, StopSource,
 };
 use weir_source::files::FilesOptions;
 use weir_source::{AssemblerOptions, Skip};
@@ -125,7 +125,7 @@ async fn start(files: FilesOptions, window_bytes: usize, acknowledges: bool) -> 
     let progress = Arc::new(ReadProgress::default());
     let options = SourceOptions {
         changefeed: "test".to_owned(),
-        files,
+        input: SourceInput::Files(files),
         assembler: AssemblerOptions {
             filter: Arc::new(TableFilter::all(NameCase::Sensitive)),
             known: Vec::new(),

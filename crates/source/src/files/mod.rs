@@ -16,6 +16,7 @@ use crate::error::{Result, SourceError};
 pub use reader::{End, FilesReader, Handover, Progress};
 
 pub(crate) use probe::probe;
+pub(crate) use reader::{HANDOVER_BYTES, STEP_EVENTS, hand_over};
 
 /// How often a file that is still being written is looked at again.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(200);

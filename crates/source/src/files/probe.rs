@@ -7,6 +7,7 @@ use weir_binlog::file::{BinlogFile, FileOptions, Step};
 use weir_binlog::header::FLAG_BINLOG_IN_USE;
 use weir_types::{GtidSet, SourceIdentity};
 
+use crate::digest::Digest;
 use crate::error::{Result, SourceError};
 
 /// Events at a file's head among which the list of earlier transactions stands: format,
@@ -14,8 +15,6 @@ use crate::error::{Result, SourceError};
 const HEAD_EVENTS: usize = 4;
 /// Offset of the flags in an event.
 const FLAGS_AT: usize = 17;
-/// FNV-1a, 64 bits: offset basis and prime.
-const FNV: (u64, u64) = (0xcbf2_9ce4_8422_2325, 0x0000_0100_0000_01b3);
 
 /// What a file's head says.
 #[derive(Clone, Debug)]
@@ -28,13 +27,6 @@ pub(crate) struct Head {
     pub(crate) previous: Option<GtidSet>,
     /// Digest of the format description and the list.
     pub(crate) identity: SourceIdentity,
-}
-
-fn digest(mut hash: u64, bytes: &[u8]) -> u64 {
-    for byte in bytes {
-        hash = (hash ^ u64::from(*byte)).wrapping_mul(FNV.1);
-    }
-    hash
 }
 
 /// An event with the in-use flag taken away.
@@ -66,7 +58,7 @@ pub(crate) fn probe(path: &Path, options: FileOptions) -> Result<Option<Head>> {
         ..options
     };
     let mut file = BinlogFile::open(path, small).map_err(|e| error(0, e))?;
-    let mut hash = FNV.0;
+    let mut hash = Digest::new();
     let mut head: Option<Head> = None;
     for _ in 0..HEAD_EVENTS {
         let offset = file.offset();
@@ -76,22 +68,22 @@ pub(crate) fn probe(path: &Path, options: FileOptions) -> Result<Option<Head>> {
         };
         let (raw, format) = (read.event, read.format);
         let Some(found) = &mut head else {
-            hash = digest(hash, &masked(&raw.bytes));
+            hash.add(&masked(&raw.bytes));
             let time_ms = u64::from(raw.header.timestamp) * 1000;
             let created = format.map_or(0, |format| format.created);
             head = Some(Head {
                 created,
                 time_ms,
                 previous: None,
-                identity: SourceIdentity::Digest(hash),
+                identity: SourceIdentity::Digest(hash.value()),
             });
             continue;
         };
         let event = raw.decode(format).map_err(|e| error(offset, e))?;
         if let Event::PreviousGtids(set) | Event::GtidList(set) = event {
-            hash = digest(hash, &raw.bytes);
+            hash.add(&raw.bytes);
             found.previous = Some(set);
-            found.identity = SourceIdentity::Digest(hash);
+            found.identity = SourceIdentity::Digest(hash.value());
             return Ok(head);
         }
     }

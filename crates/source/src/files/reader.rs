@@ -16,11 +16,11 @@ use crate::feed::feed;
 use crate::skip::Skip;
 
 /// What is ready is handed over from this many bytes on.
-const HANDOVER_BYTES: usize = 512 * 1024;
+pub(crate) const HANDOVER_BYTES: usize = 512 * 1024;
 /// While a file is written, the folder is listed once in so many looks.
 const LIST_EVERY: u32 = 5;
 /// Events read in one step at most.
-const STEP_EVENTS: usize = 256;
+pub(crate) const STEP_EVENTS: usize = 256;
 
 /// Why the reading ended.
 #[derive(Debug)]
@@ -440,7 +440,11 @@ impl FilesReader {
 }
 
 /// Hands over what is ready, if it is at least so many bytes.
-fn hand_over(assembler: &mut TransactionAssembler, bytes_min: usize, handover: &mut Handover<'_>) -> bool {
+pub(crate) fn hand_over(
+    assembler: &mut TransactionAssembler,
+    bytes_min: usize,
+    handover: &mut Handover<'_>,
+) -> bool {
     if assembler.output_bytes() < bytes_min {
         return true;
     }
