@@ -92,6 +92,18 @@ fn is_number(word: &str) -> bool {
     word.bytes().all(|b| b.is_ascii_digit())
 }
 
+/// Reads on if the word begins `ALGORITHM [=] word` or `LOCK [=] word`: how a server is
+/// to do its work, which says nothing about the result, and which another may not be able
+/// to do.
+pub(crate) fn way_of_altering(parser: &mut Parser<'_>, word: &Token<'_>) -> Result<bool> {
+    if !word.is("ALGORITHM") && !word.is("LOCK") {
+        return Ok(false);
+    }
+    parser.eat_punct('=')?;
+    parser.identifier()?;
+    Ok(true)
+}
+
 impl Walk<'_> {
     fn token(&mut self, parser: &mut Parser<'_>, start: usize, token: &Token<'_>) -> Result<()> {
         let begins_action = std::mem::take(&mut self.at_action);
@@ -106,6 +118,15 @@ impl Walk<'_> {
                 self.dotted(parser, start, word)?;
             }
             Token::Name(name) if parser.at_punct('.') => self.dotted(parser, start, name)?,
+            Token::Word(_) if begins_action && way_of_altering(parser, token)? => {
+                let range = start..parser.end();
+                let text = if token.is("LOCK") {
+                    "LOCK=DEFAULT"
+                } else {
+                    "ALGORITHM=DEFAULT"
+                };
+                parser.marks.edit(range, text);
+            }
             Token::Word(_) => {
                 self.note(parser, start, token)?;
                 self.word(parser, token)?;
@@ -162,7 +183,7 @@ impl Walk<'_> {
             parser.marks.refuse(Refusal::Tablespace);
         } else if self.depth == 0 && !self.alters && word.is("START") && parser.eat("TRANSACTION")? {
             let cut = start..parser.end();
-            parser.marks.cuts.push(cut);
+            parser.marks.edit(cut, " ");
         } else if self.adding {
             if word.is("AUTO_INCREMENT") && !parser.at_punct('=') || word.is("SERIAL") {
                 parser.marks.numbers_rows = true;

@@ -4,6 +4,7 @@ use weir_types::TableName;
 
 use crate::ddl;
 use crate::error::SchemaError;
+use crate::lexer::Token;
 use crate::marks::Marks;
 use crate::parser::{Parser, Result};
 use crate::statement::{IgnoreReason, Session, Statement};
@@ -26,6 +27,22 @@ const INSTANCE: [&str; 8] = [
 ];
 const SESSION: [&str; 8] = [
     "USE", "RELEASE", "LOCK", "UNLOCK", "SHOW", "EXPLAIN", "DESCRIBE", "BACKUP",
+];
+/// Settings of `SET STATEMENT` that need not be repeated: the event tells them beside the
+/// statement, or they limit time and memory of the source.
+const SETTINGS_TOLD: [&str; 12] = [
+    "SQL_MODE",
+    "FOREIGN_KEY_CHECKS",
+    "UNIQUE_CHECKS",
+    "TIMESTAMP",
+    "TIME_ZONE",
+    "MAX_STATEMENT_TIME",
+    "LOCK_WAIT_TIMEOUT",
+    "INNODB_LOCK_WAIT_TIMEOUT",
+    "SORT_BUFFER_SIZE",
+    "MAX_HEAP_TABLE_SIZE",
+    "TMP_TABLE_SIZE",
+    "ALTER_ALGORITHM",
 ];
 /// They may change rows through functions; a server writes them for that reason alone.
 const OPAQUE_DML: [&str; 5] = ["SELECT", "DO", "CALL", "WITH", "HANDLER"];
@@ -82,7 +99,7 @@ fn transaction_or_row(parser: &mut Parser<'_>) -> Result<Option<Statement>> {
         transaction::xa(parser)?
     } else if parser.eat("START")? {
         transaction::start(parser)?
-    } else if parser.eat("SET")? {
+    } else if parser.at("SET") {
         return set(parser).map(Some);
     } else if parser.eat_any(&["INSERT", "REPLACE"])? {
         while parser.eat_any(&["LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "IGNORE", "INTO"])? {}
@@ -107,18 +124,32 @@ fn dml(table: Option<TableName>) -> Statement {
     }
 }
 
-/// Behind `SET`. MariaDB's `SET STATEMENT … FOR` stands before another statement.
+/// At `SET`. MariaDB's `SET STATEMENT … FOR` stands before another statement.
 fn set(parser: &mut Parser<'_>) -> Result<Statement> {
+    let start = parser.start();
+    parser.advance()?;
     if parser.at_any(&["PASSWORD", "ROLE", "DEFAULT"]) {
         return Ok(Statement::Ignored(IgnoreReason::Account));
     }
     if !parser.eat("STATEMENT")? {
         return Ok(Statement::Ignored(IgnoreReason::Session));
     }
-    while !parser.eat("FOR")? {
-        if parser.advance()?.is_none() {
-            return Err(parser.unknown_error());
+    let mut told = true;
+    let mut at_name = true;
+    while !parser.at("FOR") {
+        match parser.advance()? {
+            None => return Err(parser.unknown_error()),
+            Some(token) if at_name => {
+                told &= SETTINGS_TOLD.iter().any(|name| token.is(name));
+                at_name = false;
+            }
+            Some(token) => at_name = token == Token::Punct(','),
         }
+    }
+    parser.advance()?;
+    if told {
+        let range = start..parser.end();
+        parser.marks.edit(range, " ");
     }
     statement(parser)
 }

@@ -2,7 +2,7 @@
 
 use weir_types::{DdlKind, Flavor, TableName};
 
-use crate::body::{self, add};
+use crate::body::{self, add, way_of_altering};
 use crate::lexer::Token;
 use crate::marks::{Meaning, NameMark, Refusal};
 use crate::parser::{Parser, Result};
@@ -316,7 +316,7 @@ fn wait(parser: &mut Parser<'_>) -> Result<()> {
         parser.eat("NOWAIT")?;
     }
     let cut = start..parser.end();
-    parser.marks.cuts.push(cut);
+    parser.marks.edit(cut, " ");
     Ok(())
 }
 
@@ -347,6 +347,16 @@ fn index(parser: &mut Parser<'_>) -> Result<Option<Statement>> {
     let table = parser.table()?;
     parentheses(parser)?;
     wait(parser)?;
+    loop {
+        let start = parser.start();
+        let Some(token) = parser.advance()? else {
+            break;
+        };
+        if way_of_altering(parser, &token)? {
+            let cut = start..parser.end();
+            parser.marks.edit(cut, " ");
+        }
+    }
     Ok(ddl(DdlKind::Index, vec![table], Vec::new(), Vec::new()))
 }
 

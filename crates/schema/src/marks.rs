@@ -78,8 +78,9 @@ impl Refusal {
 pub(crate) struct Marks {
     /// In the order of the text.
     pub(crate) names: Vec<NameMark>,
-    /// Bytes that mean something to the source server only.
-    pub(crate) cuts: Vec<Range<usize>>,
+    /// Bytes that mean something to the source server only, and what stands for them
+    /// elsewhere.
+    pub(crate) edits: Vec<(Range<usize>, &'static str)>,
     /// The first thing found.
     pub(crate) refusal: Option<Refusal>,
     /// IF EXISTS of a DROP TABLE.
@@ -89,6 +90,10 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
+    pub(crate) fn edit(&mut self, range: Range<usize>, text: &'static str) {
+        self.edits.push((range, text));
+    }
+
     pub(crate) fn refuse(&mut self, refusal: Refusal) {
         self.refusal.get_or_insert(refusal);
     }

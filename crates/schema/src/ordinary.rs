@@ -40,9 +40,10 @@ pub struct Step {
 
 /// Says how a DDL is run at a database: no step if there is nothing to run, one for
 /// each table of a DROP TABLE, else one. The text is that of the source but for what
-/// has a meaning at the source only (WAIT and NOWAIT, START TRANSACTION behind the
-/// definition of a table, comments that the source did not execute), and executable
-/// comments around whole actions are opened, so that no server skips them.
+/// concerns the source only (WAIT and NOWAIT, ALGORITHM and LOCK, settings of the session
+/// in front of it, START TRANSACTION behind the definition of a table, comments that the
+/// source did not execute), and executable comments around whole actions are opened, so
+/// that no server skips them.
 ///
 /// # Errors
 /// As for `classify`; `NotOrdinary` with the reason if the statement's text alone does
@@ -103,13 +104,13 @@ fn drops(ddl: &Ddl, marks: &Marks) -> Vec<Step> {
 
 /// The text without what means something at the source only.
 fn own_text(sql: &str, marks: &Marks, session: &Session<'_>) -> Option<String> {
-    let mut cuts = comment_cuts(sql, session)?;
-    cuts.extend(marks.cuts.iter().cloned());
-    if cuts.is_empty() {
-        return Some(sql.to_owned());
-    }
-    // Tokens on both sides stay apart.
-    replace(sql, cuts.into_iter().map(|cut| (cut, " ".to_owned())).collect())
+    // Tokens on both sides of a cut stay apart.
+    let cuts = comment_cuts(sql, session)?.into_iter().map(|cut| (cut, " "));
+    let edits: Vec<_> = cuts
+        .chain(marks.edits.iter().cloned())
+        .map(|(range, text)| (range, text.to_owned()))
+        .collect();
+    replace(sql, edits)
 }
 
 /// An executable comment that is open.

@@ -67,6 +67,26 @@ fn what_concerns_the_source_alone_is_cut() {
         ),
         ("TRUNCATE TABLE a WAIT 1", "TRUNCATE TABLE a  ", Flavor::Mariadb),
         (
+            "ALTER TABLE a ADD algorithm INT, ALGORITHM=INSTANT, LOCK NONE",
+            "ALTER TABLE a ADD algorithm INT, ALGORITHM=DEFAULT, LOCK=DEFAULT",
+            Flavor::Mysql,
+        ),
+        (
+            "CREATE INDEX i ON a (x) COMMENT 'LOCK' LOCK = NONE ALGORITHM INPLACE",
+            "CREATE INDEX i ON a (x) COMMENT 'LOCK'    ",
+            Flavor::Mysql,
+        ),
+        (
+            "SET STATEMENT max_statement_time = 60, sql_mode='FOR' FOR DROP INDEX i ON a",
+            "  DROP INDEX i ON a",
+            Flavor::Mariadb,
+        ),
+        (
+            "SET STATEMENT sql_mode='', default_storage_engine=Aria FOR CREATE TABLE a (x INT)",
+            "SET STATEMENT sql_mode='', default_storage_engine=Aria FOR CREATE TABLE a (x INT)",
+            Flavor::Mariadb,
+        ),
+        (
             "CREATE TABLE a (x INT /*M! COMPRESSED */) COMMENT '/*M! y*/'",
             "CREATE TABLE a (x INT  ) COMMENT '/*M! y*/'",
             Flavor::Mysql,
