@@ -3,18 +3,20 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
-use weir_changefeed::{Progress as SavedProgress, SharedMetaStore};
-use weir_config::{Changefeed, MemoryPlan, Until};
+use weir_changefeed::{MetaStore, Progress as SavedProgress, SharedMetaStore};
+use weir_config::{Changefeed, MemoryPlan, SourceUri, Until};
 use weir_dispatcher::TableLabels;
 use weir_event_store::{LogOptions, LogReader, LogStore, LogWriter, Recovered, StoreReader};
 use weir_filter::{Router, TableFilter};
 use weir_sink::SinkCounters;
-use weir_source::actor::{ReadProgress, SourceOptions};
+use weir_source::actor::{ReadProgress, SourceInput, SourceOptions};
+use weir_source::server::resolve_start;
 use weir_source::{AssemblerOptions, Skip};
 use weir_types::{CommitTs, ErrorReport, LineageId, OrderKey, SourcePosition, TableName, Token};
 
+use crate::ends::Ends;
 use crate::error::ServerError;
 use crate::filter_history::FilterHistory;
 use crate::sinks::OpenedSink;
@@ -23,6 +25,9 @@ use crate::{resume, sinks, translate};
 /// What every generation of a run shares.
 pub(crate) struct Blueprint {
     pub(crate) changefeed: Changefeed,
+    pub(crate) ends: Arc<Ends>,
+    /// Both ends are one server.
+    pub(crate) one_server: bool,
     pub(crate) filter: Arc<TableFilter>,
     pub(crate) history: Arc<FilterHistory>,
     pub(crate) router: Arc<Router>,
@@ -65,13 +70,18 @@ impl Blueprint {
     /// Opens store, saved progress and sink, and checks that they belong together.
     /// Blocks: on the disk, and on servers at both ends.
     pub(crate) fn open(&self) -> Result<Opened, ErrorReport> {
+        let loaded = self.meta().load().map_err(|e| report(&e))?;
+        let start = match loaded {
+            Some(_) => None,
+            None => self.start_position()?,
+        };
         let (recovered, writer, reader) =
-            LogStore::open(&self.store_dir, self.log_options(None)).map_err(|e| report(&e))?;
-        let (saved, resumed) = self.saved_progress(&recovered)?;
+            LogStore::open(&self.store_dir, self.log_options(start)).map_err(|e| report(&e))?;
+        let (saved, resumed) = self.saved_progress(&recovered, loaded)?;
         let tables = known_tables(&recovered, &reader, &saved)?;
         let sink = sinks::open(self, &recovered, resumed, &tables)?;
         Ok(Opened {
-            source: self.source_options(&recovered)?,
+            source: self.source_options(&recovered),
             writer,
             reader,
             saved,
@@ -80,14 +90,13 @@ impl Blueprint {
         })
     }
 
-    /// Loads saved progress, or writes a start. The start is durable before the source
+    /// Checks loaded progress, or writes a start. The start is durable before the source
     /// reads, so that a store with rows always has one.
-    fn saved_progress(&self, recovered: &Recovered) -> Result<(SavedProgress, bool), ErrorReport> {
-        let mut meta = self
-            .meta
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let loaded = meta.load().map_err(|e| report(&e))?;
+    fn saved_progress(
+        &self,
+        recovered: &Recovered,
+        loaded: Option<SavedProgress>,
+    ) -> Result<(SavedProgress, bool), ErrorReport> {
         if let Some(saved) = loaded {
             if saved.start.lineage != recovered.lineage {
                 return Err(report(&ServerError::LineageMismatch {
@@ -104,11 +113,21 @@ impl Blueprint {
             return Err(report(&ServerError::ProgressMissing { resolved }));
         }
         let fresh = SavedProgress::fresh(&beginning(recovered.lineage), []);
-        meta.init(&fresh).map_err(|e| report(&e))?;
+        self.meta().init(&fresh).map_err(|e| report(&e))?;
+        let position = recovered.position.as_ref().map(ToString::to_string);
+        tracing::info!(
+            start = %self.changefeed.start(),
+            position = position.as_deref().unwrap_or("the first file"),
+            "a new changefeed: rows from before its start are not copied yet"
+        );
         Ok((fresh, false))
     }
 
-    fn source_options(&self, recovered: &Recovered) -> Result<SourceOptions, ErrorReport> {
+    fn meta(&self) -> MutexGuard<'_, dyn MetaStore + 'static> {
+        self.meta.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn source_options(&self, recovered: &Recovered) -> SourceOptions {
         let event_bytes_max = self.changefeed.source.max_event_size.bytes();
         let assembler = AssemblerOptions {
             filter: Arc::clone(&self.filter),
@@ -118,15 +137,35 @@ impl Blueprint {
             event_bytes_max,
             skip: Skip::Nothing,
         };
-        let files =
-            translate::files_options(&self.changefeed, self.until.as_ref(), recovered.position.clone());
-        Ok(SourceOptions {
+        SourceOptions {
             changefeed: self.changefeed.id.to_string(),
-            files: files.ok_or_else(|| translate::unsupported("source.uri = mysql://"))?,
+            input: self.source_input(recovered.position.clone()),
             assembler,
             window_bytes: to_usize(self.memory.store_in_flight),
             progress: Arc::clone(&self.read),
-        })
+        }
+    }
+
+    fn source_input(&self, resume: Option<SourcePosition>) -> SourceInput {
+        let (changefeed, until) = (&self.changefeed, self.until.as_ref());
+        match &changefeed.source.uri {
+            SourceUri::BinlogFiles { dir, index } => {
+                let folder = (dir.as_path(), index.as_deref());
+                SourceInput::Files(translate::files_options(changefeed, folder, until, resume))
+            }
+            SourceUri::Mysql(address) => {
+                SourceInput::Server(self.ends.server_options(changefeed, address, until, resume))
+            }
+        }
+    }
+
+    /// Where a new store begins, if its source is a server: found before anything is
+    /// stored, so that the store knows from its beginning what came before it.
+    fn start_position(&self) -> Result<Option<SourcePosition>, ErrorReport> {
+        match self.source_input(None) {
+            SourceInput::Files(_) => Ok(None),
+            SourceInput::Server(options) => resolve_start(&options).map(Some).map_err(|e| report(&e)),
+        }
     }
 }
 

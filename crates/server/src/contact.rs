@@ -1,10 +1,19 @@
 //! Work that blocks on disks and servers, off the control thread, so that a stop is
 //! heard while a server does not answer.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use tokio::sync::{oneshot, watch};
-use weir_types::ErrorReport;
+use weir_config::Changefeed;
+use weir_types::{ErrorClass, ErrorReport};
+
+use crate::ends::{Ends, check_apart};
 
 use crate::error::ServerError;
+
+/// Time between two attempts to reach what may be coming up beside us.
+pub(crate) const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How blocking work ended.
 pub(crate) enum Answer<T> {
@@ -45,4 +54,59 @@ pub(crate) async fn off_thread<T: Send + 'static>(
         answer = answer => answer.map_err(|_| lost())?.map(Answer::Done),
         () = stopped(&mut stop) => Ok(Answer::Stopped),
     }
+}
+
+/// What the first words with both ends have told.
+pub(crate) struct Contact {
+    /// The changefeed with what the source knows better.
+    pub(crate) changefeed: Changefeed,
+    pub(crate) ends: Arc<Ends>,
+    /// Both ends are one server, with the tables routed apart.
+    pub(crate) one_server: bool,
+}
+
+/// Reaches both ends for the first time; what may pass is tried again until `deadline`.
+///
+/// # Errors
+/// A password is missing; the last transient error; at once what is definite; one server
+/// at both ends without the tables being routed apart.
+pub(crate) async fn first_contact(
+    changefeed: &Changefeed,
+    connect_timeout: Duration,
+    deadline: Instant,
+    stop: &mut watch::Receiver<bool>,
+) -> Result<Answer<Contact>, ErrorReport> {
+    let ends = Arc::new(Ends::of(changefeed, connect_timeout).map_err(|e| ErrorReport::new(&e))?);
+    loop {
+        let (ends, changefeed) = (Arc::clone(&ends), changefeed.clone());
+        let error = match off_thread(stop, move || meet(ends, changefeed)).await {
+            Err(error) => error,
+            answer => return answer,
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        if error.class != ErrorClass::Transient || left.is_zero() {
+            return Err(error);
+        }
+        tracing::warn!(code = error.code, "not ready: {error}; trying again");
+        tokio::select! {
+            () = tokio::time::sleep(RETRY_INTERVAL.min(left)) => {}
+            () = stopped(stop) => return Ok(Answer::Stopped),
+        }
+    }
+}
+
+fn meet(ends: Arc<Ends>, mut changefeed: Changefeed) -> Result<Contact, ErrorReport> {
+    ends.learn(&mut changefeed)?;
+    let one_server = ends.are_one_server(&changefeed)?;
+    if one_server {
+        let filter = changefeed.table_filter().map_err(|e| ErrorReport::new(&e))?;
+        let router = changefeed.router().map_err(|e| ErrorReport::new(&e))?;
+        let tables = ends.wanted_tables(&changefeed, &filter)?;
+        check_apart(&tables, &filter, &router).map_err(|e| ErrorReport::new(&e))?;
+    }
+    Ok(Contact {
+        changefeed,
+        ends,
+        one_server,
+    })
 }

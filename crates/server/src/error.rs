@@ -87,6 +87,16 @@ pub enum ServerError {
         /// The table.
         table: TableName,
     },
+    /// Both ends are one server, and a table would be written to one that is read.
+    #[error(
+        "source and sink are one server, and table `{table}` would be written to `{target}`, which is replicated itself"
+    )]
+    SameServer {
+        /// The table.
+        table: TableName,
+        /// Its target.
+        target: TableName,
+    },
     /// The memory quota leaves no room to work in.
     #[error("`flow-control.memory-quota` of {quota} is too small")]
     MemoryQuota {
@@ -103,7 +113,7 @@ impl Classified for ServerError {
             Self::StageLost { .. } | Self::StopTimeout { .. } => ErrorClass::Transient,
             Self::LineageMismatch { .. } | Self::StoreBehind { .. } => ErrorClass::Changefeed,
             Self::RouteCollision { .. } | Self::ExcludedOnce { .. } => ErrorClass::Table,
-            Self::ProgressMissing { .. } => ErrorClass::Changefeed,
+            Self::ProgressMissing { .. } | Self::SameServer { .. } => ErrorClass::Changefeed,
             Self::MemoryQuota { .. } => ErrorClass::Usage,
         }
     }
@@ -122,6 +132,7 @@ impl Classified for ServerError {
             Self::ProgressMissing { .. } => "WEIR-SRV-011",
             Self::ExcludedOnce { .. } => "WEIR-SRV-012",
             Self::StoreBehind { .. } => "WEIR-SRV-010",
+            Self::SameServer { .. } => "WEIR-SRV-013",
         }
     }
 
@@ -151,6 +162,9 @@ impl Classified for ServerError {
                 "exclude the table again, or replicate it with a changefeed of its own (another id and output)"
             }
             Self::MemoryQuota { .. } => "give it at least 32MiB",
+            Self::SameServer { .. } => {
+                "route every table to a name that `filter.rules` leave out, or name another server in `sink.uri`"
+            }
         }
         .to_owned()
     }

@@ -9,12 +9,13 @@ use weir_actor::post_to;
 use weir_changefeed::{DispatcherFactory, DispatcherHandles, Maintainer};
 use weir_dispatcher::{Dispatcher, Links, MaintainerLinks, TableLabels};
 use weir_event_collector::EventCollector;
-use weir_filter::Router;
+use weir_filter::{Router, TableFilter};
 use weir_protocol::dispatcher::AddDispatcher;
 use weir_protocol::service::Span;
 use weir_sink::{OpenSpan, SinkActor, SpanRecipients, SpanTable};
 use weir_types::{DispatcherId, ErrorReport, OrderKey, TableName};
 
+use crate::ends::check_apart;
 use crate::error::ServerError;
 use crate::filter_history::FilterHistory;
 use crate::pipeline::Exits;
@@ -25,6 +26,8 @@ pub(crate) struct FactoryParts {
     pub(crate) collector: Addr<EventCollector>,
     pub(crate) router: Arc<Router>,
     pub(crate) history: Arc<FilterHistory>,
+    /// Both ends are one server: what it lets through must not be a target.
+    pub(crate) one_server: Option<Arc<TableFilter>>,
     pub(crate) labels: TableLabels,
     pub(crate) exits: Exits,
 }
@@ -96,6 +99,10 @@ impl FactoryParts {
             return Err(ErrorReport::new(&ServerError::ExcludedOnce { table }));
         }
         let target = self.router.route(source);
+        if let Some(filter) = &self.one_server {
+            let tables = std::slice::from_ref(source);
+            check_apart(tables, filter, &self.router).map_err(|e| ErrorReport::new(&e))?;
+        }
         let first = targets.entry(target.clone()).or_insert_with(|| source.clone());
         if first != source {
             return Err(ErrorReport::new(&ServerError::RouteCollision {

@@ -5,6 +5,7 @@
 
 mod blueprint;
 mod contact;
+pub mod ends;
 pub mod error;
 mod factory;
 mod filter_history;
@@ -14,6 +15,7 @@ mod metrics;
 pub mod options;
 mod owner;
 mod pipeline;
+pub mod preflight;
 mod resume;
 mod run;
 mod sinks;

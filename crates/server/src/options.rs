@@ -49,16 +49,17 @@ impl Progress {
 }
 
 /// Why a run ended well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StopReason {
     /// `--until` was reached.
     Finished,
     /// The stop signal came.
+    #[default]
     Stopped,
 }
 
 /// What a run did.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RunSummary {
     /// Transactions read from the source.
     pub transactions: u64,

@@ -298,6 +298,7 @@ fn place_maintainer(
         collector: neighbours.collector.clone(),
         router: Arc::clone(&blueprint.router),
         history: Arc::clone(&blueprint.history),
+        one_server: blueprint.one_server.then(|| Arc::clone(&blueprint.filter)),
         labels: blueprint.labels.clone(),
         exits: exits.clone(),
     };

@@ -16,7 +16,7 @@ use weir_source::actor::{EndReason, ReadProgress};
 use weir_types::{Classified, CommitTs, ErrorClass, ErrorReport, Generation};
 
 use crate::blueprint::Blueprint;
-use crate::contact::{Answer, off_thread, stopped};
+use crate::contact::{Answer, Contact, RETRY_INTERVAL, first_contact, off_thread, stopped};
 use crate::error::ServerError;
 use crate::filter_history::FilterHistory;
 use crate::flow_page::FlowReporter;
@@ -30,9 +30,6 @@ use crate::pipeline::Pipeline;
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 /// Time between two looks at the counters for the progress bar and `/debug/flow`.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Time between two attempts of the first generation.
-const BEGIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How a generation ended.
 enum Ended {
@@ -70,8 +67,9 @@ fn lock(data_dir: &Path) -> Result<File, ServerError> {
     }
 }
 
-fn blueprint(options: &RunOptions) -> Result<Blueprint, ErrorReport> {
-    let changefeed = options.changefeed.clone();
+/// What all generations share, once both ends have been reached.
+fn blueprint(options: &RunOptions, contact: Contact) -> Result<Blueprint, ErrorReport> {
+    let changefeed = contact.changefeed;
     let filter = changefeed.table_filter().map_err(|e| report(&e))?;
     let router = changefeed.router().map_err(|e| report(&e))?;
     let memory = changefeed.memory_plan().ok_or_else(|| {
@@ -83,6 +81,8 @@ fn blueprint(options: &RunOptions) -> Result<Blueprint, ErrorReport> {
     let history = FilterHistory::load(&options.data_dir, &changefeed).map_err(|e| report(&e))?;
     let meta = RedbMetaStore::open(&options.data_dir.join("progress.redb")).map_err(|e| report(&e))?;
     Ok(Blueprint {
+        ends: contact.ends,
+        one_server: contact.one_server,
         filter: Arc::new(filter),
         history: Arc::new(history),
         router: Arc::new(router),
@@ -109,11 +109,32 @@ async fn run_changefeed(options: RunOptions) -> Result<RunSummary, ErrorReport> 
         }
         None => None,
     };
-    let blueprint = Arc::new(blueprint(&options)?);
+    let ended = run_reachable(options, started, page).await;
+    if let Some(server) = server {
+        server.stop(false).await;
+    }
+    ended
+}
+
+async fn run_reachable(
+    options: RunOptions,
+    started: Instant,
+    page: http::FlowPage,
+) -> Result<RunSummary, ErrorReport> {
+    let deadline = started + options.connect_timeout;
+    let (feed, mut stop) = (&options.changefeed, options.stop.clone());
+    let contact = first_contact(feed, options.connect_timeout, deadline, &mut stop).await?;
+    let Answer::Done(contact) = contact else {
+        return Ok(RunSummary {
+            elapsed: started.elapsed(),
+            ..RunSummary::default()
+        });
+    };
+    let blueprint = Arc::new(blueprint(&options, contact)?);
     let mut run = Run {
         reporter: FlowReporter::new(page, blueprint.changefeed.id.clone()),
         stop: options.stop,
-        connect_timeout: options.connect_timeout,
+        deadline,
         progress: options.progress.unwrap_or_default(),
         blueprint,
         resumed: None,
@@ -121,11 +142,7 @@ async fn run_changefeed(options: RunOptions) -> Result<RunSummary, ErrorReport> 
         machine: StateMachine::new(Generation(0)),
         clock: started,
     };
-    let ended = run.generations().await;
-    if let Some(server) = server {
-        server.stop(false).await;
-    }
-    let reason = ended?;
+    let reason = run.generations().await?;
     Ok(run.summary(started.elapsed(), reason))
 }
 
@@ -134,8 +151,8 @@ struct Run {
     reporter: FlowReporter,
     stop: watch::Receiver<bool>,
     progress: Arc<Progress>,
-    /// How long the first generation is tried.
-    connect_timeout: Duration,
+    /// Until when the first generation is tried.
+    deadline: Instant,
     /// Whether the first generation found progress.
     resumed: Option<bool>,
     tables: u64,
@@ -207,7 +224,7 @@ impl Run {
         &mut self,
         error: ErrorReport,
     ) -> Result<Option<Command>, Result<StopReason, ErrorReport>> {
-        let left = self.connect_timeout.saturating_sub(self.clock.elapsed());
+        let left = self.deadline.saturating_duration_since(Instant::now());
         if error.class != ErrorClass::Transient || left.is_zero() {
             return Err(Err(error));
         }
@@ -215,7 +232,7 @@ impl Run {
         let (now_ms, random) = (self.now_ms(), u64::from(std::process::id()));
         let _nothing_runs = self.machine.failed(error, now_ms, random);
         self.show_state();
-        if self.sleep(BEGIN_INTERVAL.min(left)).await {
+        if self.sleep(RETRY_INTERVAL.min(left)).await {
             return Err(Ok(StopReason::Stopped));
         }
         Ok(self.machine.resume())

@@ -1,15 +1,16 @@
 //! From the changefeed file to the stages' own options.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use weir_config::{Changefeed, EnumAs, SinkUri, SourceUri, Start, Until, UtcOffset};
+use weir_config::{Changefeed, EnumAs, SinkUri, Start, Until, UtcOffset};
 use weir_filter::{Router, TableFilter};
 use weir_sink::{BlackholeConfig, FileConfig, SinkConfig};
 use weir_source::files::{FilesOptions, StartAt, StopAt};
 use weir_types::{DdlEvent, ErrorReport, LineageId, SourcePosition, TableName};
 
 /// Where the source starts without a saved position.
-fn start_at(start: &Start) -> StartAt {
+pub(crate) fn start_at(start: &Start) -> StartAt {
     match start {
         Start::Latest => StartAt::Latest,
         Start::Earliest => StartAt::Earliest,
@@ -22,7 +23,7 @@ fn start_at(start: &Start) -> StartAt {
     }
 }
 
-fn stop_at(until: &Until) -> StopAt {
+pub(crate) fn stop_at(until: &Until) -> StopAt {
     match until {
         Until::CaughtUp => StopAt::CaughtUp,
         Until::Gtid(set) => StopAt::Gtids(set.clone()),
@@ -34,24 +35,23 @@ fn stop_at(until: &Until) -> StopAt {
     }
 }
 
-/// Options of a source of files: where it ends, and where it goes on. None for a server.
+/// Options of a source of files, in a folder with or without an index file: where it
+/// ends, and where it goes on.
 pub fn files_options(
     changefeed: &Changefeed,
+    (folder, index): (&Path, Option<&str>),
     until: Option<&Until>,
     resume: Option<SourcePosition>,
-) -> Option<FilesOptions> {
-    let SourceUri::BinlogFiles { dir, index } = &changefeed.source.uri else {
-        return None;
-    };
-    Some(FilesOptions {
-        folder: dir.clone(),
-        index: index.clone(),
+) -> FilesOptions {
+    FilesOptions {
+        folder: folder.to_owned(),
+        index: index.map(str::to_owned),
         start: start_at(changefeed.start()),
         stop: until.map(stop_at),
         poll_interval: changefeed.source.follow.poll_interval.get(),
         event_bytes_max: changefeed.source.max_event_size.bytes(),
         resume,
-    })
+    }
 }
 
 /// Options of the sink. `continued`: it has been opened in this lineage before.

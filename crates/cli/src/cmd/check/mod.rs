@@ -10,6 +10,7 @@ use rustix::fs::Access;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use weir_config::{ByteSize, Changefeed, SinkUri};
+use weir_server::preflight::{self, Check};
 
 use crate::args::CheckArgs;
 use crate::outcome::{Failure, Outcome, Status};
@@ -19,28 +20,12 @@ use crate::table::render;
 /// File of an output folder that says whose it is.
 const IDENTITY: &str = "_weir.json";
 
-/// One requirement and what was found.
-#[derive(Debug)]
-pub(crate) struct Check {
-    /// `source`, `sink` or `state`.
-    pub(crate) end: &'static str,
-    /// What is required, in words.
-    pub(crate) name: String,
-    /// Key of the changefeed file or setting of the server.
-    pub(crate) setting: String,
-    /// What it should be.
-    pub(crate) expected: String,
-    /// What it is.
-    pub(crate) actual: String,
-    /// Whether that will do.
-    pub(crate) ok: bool,
-}
-
 /// Validates the file and tries both ends. Failed checks are a result, with status 1.
 pub(crate) fn run(args: &CheckArgs) -> Result<Outcome, Failure> {
     let changefeed = Changefeed::load(&args.file)?;
     let data_dir = pipeline::data_dir(args.data_dir.as_deref(), &changefeed);
     let mut checks = source::checks(&changefeed)?;
+    checks.extend(preflight::servers(&changefeed)?);
     checks.extend(sink(&changefeed, &data_dir));
     checks.extend(state(&changefeed, &data_dir));
     Ok(outcome(&changefeed, &checks))

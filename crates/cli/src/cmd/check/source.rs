@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use weir_binlog::{ChecksumAlgorithm, Event};
 use weir_config::{Changefeed, SourceUri};
+use weir_server::preflight::Check;
 use weir_source::preflight::preflight;
 
-use super::Check;
 use crate::cmd::binlog::files::of_folder;
 use crate::cmd::binlog::walk::{Flow, Located, ON, RowsSeen, Visitor, walk};
 use crate::outcome::Failure;
@@ -16,27 +16,18 @@ use crate::outcome::Failure;
 /// Events that are looked at for the way of writing: what it takes to see a transaction.
 const EVENTS_MAX: u64 = 1_000;
 
-/// All checks of the source.
+/// All checks of a source of files; none of another.
 pub(super) fn checks(changefeed: &Changefeed) -> Result<Vec<Check>, Failure> {
-    let filter = Arc::new(changefeed.table_filter()?);
-    let Some(options) = weir_server::files_options(changefeed, None, None) else {
+    let SourceUri::BinlogFiles { dir, index } = &changefeed.source.uri else {
         return Ok(Vec::new());
     };
+    let filter = Arc::new(changefeed.table_filter()?);
+    let options = weir_server::files_options(changefeed, (dir, index.as_deref()), None, None);
     let found = preflight(&options, &filter);
     let readable = found.iter().all(|c| c.ok);
-    let mut checks: Vec<Check> = found
-        .into_iter()
-        .map(|c| Check {
-            end: "source",
-            name: c.name.to_owned(),
-            setting: c.setting.to_owned(),
-            expected: c.expected,
-            actual: c.actual,
-            ok: c.ok,
-        })
-        .collect();
+    let mut checks: Vec<Check> = found.into_iter().map(Check::of_source).collect();
     // What cannot be read was reported above, with the reason.
-    if readable && let SourceUri::BinlogFiles { dir, index } = &changefeed.source.uri {
+    if readable {
         let mut probe = Probe::default();
         walk(&of_folder(dir, index.as_deref())?, &mut probe)?;
         checks.extend(probe.checks());

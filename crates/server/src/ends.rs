@@ -1,0 +1,205 @@
+//! The two ends of a changefeed, where they are servers: how they are reached, who they
+//! are, and whether both are one server.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use weir_config::{Changefeed, ConfigError, MysqlAddress, Secret, Tls, TlsMode, Until};
+use weir_filter::{Router, TableFilter};
+use weir_source::server::{ServerOptions, identify};
+use weir_types::{ErrorReport, SourcePosition, TableName};
+use weir_wire::{Connection, Endpoint, TlsOptions, WireError};
+
+use crate::error::ServerError;
+use crate::translate::{start_at, stop_at};
+
+/// Longest wait for one attempt to connect.
+pub const ATTEMPT_MAX: Duration = Duration::from_secs(10);
+/// Longest wait for an answer to a question that a server answers from memory.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// All tables and nothing else.
+const TABLES: &str = "SELECT TABLE_SCHEMA AS s, TABLE_NAME AS t FROM information_schema.TABLES \
+     WHERE TABLE_TYPE NOT IN ('VIEW', 'SYSTEM VIEW', 'SEQUENCE')";
+
+/// How the ends of a changefeed are reached, where they are servers.
+#[derive(Clone, Debug)]
+pub struct Ends {
+    source_password: Option<Secret>,
+    sink_password: Option<Secret>,
+    connect_timeout: Duration,
+}
+
+const fn tls_mode(mode: TlsMode) -> weir_wire::TlsMode {
+    match mode {
+        TlsMode::Disabled => weir_wire::TlsMode::Disabled,
+        TlsMode::Preferred => weir_wire::TlsMode::Preferred,
+        TlsMode::Required => weir_wire::TlsMode::Required,
+        TlsMode::VerifyCa => weir_wire::TlsMode::VerifyCa,
+        TlsMode::VerifyIdentity => weir_wire::TlsMode::VerifyIdentity,
+    }
+}
+
+fn endpoint(
+    address: &MysqlAddress,
+    password: Option<&Secret>,
+    tls: &Tls,
+    connect_timeout: Duration,
+) -> Endpoint {
+    Endpoint {
+        host: address.host.clone(),
+        port: address.port,
+        user: address.user.clone(),
+        password: password.map(|secret| weir_wire::Secret::new(secret.expose().to_owned())),
+        tls: TlsOptions {
+            mode: tls_mode(tls.mode),
+            ca: tls.ca.clone(),
+            cert: tls.cert.clone(),
+            key: tls.key.clone(),
+        },
+        connect_timeout,
+        read_timeout: READ_TIMEOUT,
+    }
+}
+
+impl Ends {
+    /// Reads the passwords. `connect_timeout` is that of the first connections.
+    ///
+    /// # Errors
+    /// A password is not where the file says.
+    pub fn of(changefeed: &Changefeed, connect_timeout: Duration) -> Result<Self, ConfigError> {
+        Ok(Self {
+            source_password: changefeed.source_password()?,
+            sink_password: changefeed.sink_password()?,
+            connect_timeout: connect_timeout.min(ATTEMPT_MAX),
+        })
+    }
+
+    /// The source, if it is a server.
+    pub fn source(&self, changefeed: &Changefeed) -> Option<Endpoint> {
+        let address = changefeed.source.uri.mysql()?;
+        let password = self.source_password.as_ref();
+        let tls = &changefeed.source.tls;
+        Some(endpoint(address, password, tls, self.connect_timeout))
+    }
+
+    /// The sink, if it is a server.
+    pub fn sink(&self, changefeed: &Changefeed) -> Option<Endpoint> {
+        let address = changefeed.sink.uri.mysql()?;
+        let password = self.sink_password.as_ref();
+        let tls = &changefeed.sink.tls;
+        Some(endpoint(address, password, tls, self.connect_timeout))
+    }
+
+    /// Password of the sink.
+    pub const fn sink_password(&self) -> Option<&Secret> {
+        self.sink_password.as_ref()
+    }
+
+    /// Longest time for one attempt to connect.
+    pub const fn connect_timeout(&self) -> Duration {
+        self.connect_timeout
+    }
+
+    /// Options of a source that is a server: where it ends, and where it goes on.
+    pub fn server_options(
+        &self,
+        changefeed: &Changefeed,
+        address: &MysqlAddress,
+        until: Option<&Until>,
+        resume: Option<SourcePosition>,
+    ) -> ServerOptions {
+        let password = self.source_password.as_ref();
+        ServerOptions {
+            endpoint: endpoint(address, password, &changefeed.source.tls, self.connect_timeout),
+            server_id: changefeed.server_id(),
+            start: start_at(changefeed.start()),
+            stop: until.map(stop_at),
+            resume,
+            event_bytes_max: changefeed.source.max_event_size.bytes(),
+            heartbeat: changefeed.source.heartbeat_interval.get(),
+        }
+    }
+
+    /// Asks a source server who it is, and takes over what the changefeed leaves to it.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub fn learn(&self, changefeed: &mut Changefeed) -> Result<(), ErrorReport> {
+        if let Some(endpoint) = self.source(changefeed) {
+            let found = identify(&endpoint).map_err(|e| ErrorReport::new(&e))?;
+            tracing::info!(
+                source = %changefeed.source.uri,
+                version = found.version,
+                lower_case_table_names = found.lower_case_table_names,
+                "source found"
+            );
+            changefeed.learn_name_case(found.lower_case_table_names);
+        }
+        Ok(())
+    }
+
+    /// Whether both ends are one server. A lock that is taken at one and seen at the
+    /// other tells it for sure: names and addresses of one server may be many, and
+    /// MariaDB has no identifier before 10.11.
+    ///
+    /// # Errors
+    /// The connections'.
+    pub fn are_one_server(&self, changefeed: &Changefeed) -> Result<bool, ErrorReport> {
+        let (Some(source), Some(sink)) = (self.source(changefeed), self.sink(changefeed)) else {
+            return Ok(false);
+        };
+        are_one(&source, &sink).map_err(|e| ErrorReport::new(&e))
+    }
+
+    /// Tables of the source that the filter lets through, by name.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub fn wanted_tables(
+        &self,
+        changefeed: &Changefeed,
+        filter: &TableFilter,
+    ) -> Result<Vec<TableName>, ErrorReport> {
+        let Some(source) = self.source(changefeed) else {
+            return Ok(Vec::new());
+        };
+        let rows = Connection::open(&source)
+            .and_then(|mut connection| connection.query(TABLES))
+            .map_err(|e| ErrorReport::new(&e))?;
+        let name = |row| Some(TableName::new(rows.text(row, "s")?, rows.text(row, "t")?));
+        let mut tables: Vec<_> = (0..rows.len())
+            .filter_map(name)
+            .filter(|t| filter.matches(t))
+            .collect();
+        tables.sort_unstable();
+        Ok(tables)
+    }
+}
+
+fn are_one(source: &Endpoint, sink: &Endpoint) -> Result<bool, WireError> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let lock = format!("weir.probe.{}.{}", std::process::id(), now.as_nanos());
+    // Kept open until the other end has answered: the lock goes with it.
+    let mut holder = Connection::open(source)?;
+    holder.execute(&format!("DO GET_LOCK('{lock}', 0)"))?;
+    let mut other = Connection::open(sink)?;
+    let answer = other.query(&format!("SELECT IS_USED_LOCK('{lock}') AS holder"))?;
+    Ok(answer.get(0, "holder").is_some())
+}
+
+/// The first table whose target is a table that the changefeed reads as well: where both
+/// ends are one server, its rows would come back for ever.
+///
+/// # Errors
+/// There is one.
+pub fn check_apart(tables: &[TableName], filter: &TableFilter, router: &Router) -> Result<(), ServerError> {
+    for table in tables {
+        let target = router.route(table);
+        if filter.matches(&target) {
+            return Err(ServerError::SameServer {
+                table: table.clone(),
+                target,
+            });
+        }
+    }
+    Ok(())
+}

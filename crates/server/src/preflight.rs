@@ -1,0 +1,109 @@
+//! Checks before a run of the ends that are servers: every requirement with setting,
+//! expected and actual.
+
+use std::sync::Arc;
+
+use weir_config::{Changefeed, ConfigError, Start};
+use weir_source::server::server_preflight;
+
+use crate::ends::{ATTEMPT_MAX, Ends, check_apart};
+
+/// One requirement and what was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// `source`, `sink` or `state`.
+    pub end: &'static str,
+    /// What is required, in words.
+    pub name: String,
+    /// Key of the changefeed file or setting of the server.
+    pub setting: String,
+    /// What it should be.
+    pub expected: String,
+    /// What it is.
+    pub actual: String,
+    /// Whether that will do.
+    pub ok: bool,
+}
+
+impl Check {
+    /// A check of the source.
+    pub fn of_source(found: weir_source::preflight::Check) -> Self {
+        Self {
+            end: "source",
+            name: found.name.to_owned(),
+            setting: found.setting.to_owned(),
+            expected: found.expected,
+            actual: found.actual,
+            ok: found.ok,
+        }
+    }
+}
+
+/// Makes all checks of servers at either end.
+///
+/// # Errors
+/// A password is not where the file says, or a name in the file is not understood.
+pub fn servers(changefeed: &Changefeed) -> Result<Vec<Check>, ConfigError> {
+    let ends = Ends::of(changefeed, ATTEMPT_MAX)?;
+    let mut changefeed = changefeed.clone();
+    // A source that cannot be reached is a finding below.
+    let _reported = ends.learn(&mut changefeed);
+    let mut checks = source(&ends, &changefeed);
+    if changefeed.source.uri.mysql().is_some() && changefeed.sink.uri.mysql().is_some() {
+        checks.push(apart(&ends, &changefeed));
+    }
+    Ok(checks)
+}
+
+fn source(ends: &Ends, changefeed: &Changefeed) -> Vec<Check> {
+    let Some(address) = changefeed.source.uri.mysql() else {
+        return Vec::new();
+    };
+    let options = ends.server_options(changefeed, address, None, None);
+    let Ok(filter) = changefeed.table_filter() else {
+        return Vec::new();
+    };
+    let found = server_preflight(&options, &Arc::new(filter));
+    let mut checks: Vec<Check> = found.into_iter().map(Check::of_source).collect();
+    checks.push(not_copied(changefeed.start()));
+    checks
+}
+
+/// Says what a start leaves out. Not a failure: a sink may have been loaded before.
+fn not_copied(start: &Start) -> Check {
+    Check {
+        end: "source",
+        name: "rows from before the start".to_owned(),
+        setting: "source.start".to_owned(),
+        expected: "at the sink already".to_owned(),
+        actual: format!("{start}: not copied yet"),
+        ok: true,
+    }
+}
+
+/// One server at both ends is for tables that are routed apart.
+fn apart(ends: &Ends, changefeed: &Changefeed) -> Check {
+    let found = ends.are_one_server(changefeed).and_then(|one| {
+        if !one {
+            return Ok("two servers".to_owned());
+        }
+        let failed = |e: &dyn weir_types::Classified| weir_types::ErrorReport::new(e);
+        let filter = changefeed.table_filter().map_err(|e| failed(&e))?;
+        let router = changefeed.router().map_err(|e| failed(&e))?;
+        let tables = ends.wanted_tables(changefeed, &filter)?;
+        check_apart(&tables, &filter, &router).map_err(|e| failed(&e))?;
+        Ok(format!("one server, {} tables routed apart", tables.len()))
+    });
+    let (actual, ok) = match found {
+        Ok(actual) => (actual, true),
+        Err(error) => (error.message, false),
+    };
+    Check {
+        end: "sink",
+        name: "not the source".to_owned(),
+        setting: "sink.uri".to_owned(),
+        expected: "another server, or tables routed to names that are left out".to_owned(),
+        actual,
+        ok,
+    }
+}
