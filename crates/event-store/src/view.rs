@@ -128,6 +128,9 @@ pub(crate) struct Floors {
     detached: HashSet<TableId>,
     /// What even the slowest has passed.
     pub(crate) min: OrderKey,
+    /// What anybody has passed: transactions behind it are needed for tokens, also where
+    /// they have no rows.
+    pub(crate) max: OrderKey,
 }
 
 impl Floors {
@@ -135,9 +138,10 @@ impl Floors {
         let end = OrderKey::end_of(view.resolved);
         let schema = schema.min(end);
         let mut floors = HashMap::new();
-        let mut min = schema;
+        let (mut min, mut max) = (schema, schema);
         for (name, key) in tables {
             let key = (*key).min(end);
+            max = max.max(key);
             match view.id(name) {
                 Some(id) if view.coverage.has_ended(id) => {}
                 Some(id) => {
@@ -153,6 +157,7 @@ impl Floors {
             schema,
             detached: view.coverage.ended().collect(),
             min,
+            max,
         }
     }
 

@@ -62,6 +62,7 @@ pub struct Model {
     pub(super) prepared: BTreeMap<Xid, Vec<Row>>,
     floors: BTreeMap<TableName, OrderKey>,
     history_floor: OrderKey,
+    schema_floor: OrderKey,
     /// Detached tables, where their coverage ended; none if only the store knows.
     ended: BTreeMap<TableName, Option<OrderKey>>,
     pub(super) offset: u64,
@@ -89,6 +90,7 @@ impl Model {
             prepared: BTreeMap::new(),
             floors: BTreeMap::new(),
             history_floor: OrderKey::MIN,
+            schema_floor: OrderKey::MIN,
             ended: BTreeMap::new(),
             offset: 4,
             number: 0,
@@ -408,11 +410,15 @@ impl Model {
             }
         }
         self.history_floor = self.history_floor.max(min);
+        self.schema_floor = self.schema_floor.max(schema);
     }
 
-    /// The furthest that GC was told by any table.
+    /// The furthest that GC was told by any table, or for all without an own place.
     pub fn passed_by_some(&self) -> OrderKey {
-        self.floors.values().copied().max().unwrap_or(OrderKey::MIN)
+        self.floors
+            .values()
+            .copied()
+            .fold(self.schema_floor, OrderKey::max)
     }
 
     /// The token at a place.

@@ -69,7 +69,9 @@ fn is_dead(shown: &Shown, number: u64, tables: &[TablePointer], floors: &Floors)
         let mut pins = pins.iter();
         pins.any(|(table, last)| *last > floors.of(*table))
     });
-    !rows && !pins
+    let next = shown.segments.range(number + 1..).next();
+    let tokens = next.is_none_or(|(_, slot)| slot.data.base_ts > floors.max.commit_ts);
+    !rows && !pins && !tokens
 }
 
 pub(crate) fn advance(
