@@ -39,7 +39,7 @@ impl Reader {
     pub(crate) fn step(&mut self, now_ms: u64, handover: &mut Handover<'_>) -> Result<Progress> {
         match self {
             Self::Files(reader, _) => reader.step(now_ms, handover),
-            Self::Server(reader) => reader.step(now_ms, handover),
+            Self::Server(reader) => reader.step(handover),
         }
     }
 

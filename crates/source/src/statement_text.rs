@@ -12,6 +12,9 @@ use weir_types::{DdlSession, Flavor};
 
 /// `OPTION_NO_FOREIGN_KEY_CHECKS` in the flags of a query event.
 const NO_FOREIGN_KEY_CHECKS: u32 = 1 << 26;
+/// `explicit_defaults_for_timestamp` in the flags of MariaDB; servers before 10.10 leave
+/// it out, and have it off unless told otherwise.
+const MARIADB_EXPLICIT_DEFAULTS: u32 = 1 << 24;
 
 /// Charset of a client collation, for those that can be a client's (UTF-16 and UTF-32
 /// cannot) and are known; collation ids as in MySQL's `information_schema.COLLATIONS`.
@@ -48,6 +51,7 @@ pub(crate) fn session(flavor: Flavor, timestamp: u32, settings: &QuerySettings<'
         [a, b, c, d] => Some((u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]))),
         _ => None,
     };
+    let flag = |bit: u32| settings.flags2.map(|flags| flags & bit != 0);
     DdlSession {
         flavor: Some(flavor),
         sql_mode: settings.sql_mode,
@@ -62,10 +66,11 @@ pub(crate) fn session(flavor: Flavor, timestamp: u32, settings: &QuerySettings<'
         time_zone: settings
             .time_zone
             .map(|zone| Arc::from(&*String::from_utf8_lossy(zone))),
-        explicit_defaults_for_timestamp: settings.explicit_defaults_for_timestamp,
-        no_foreign_key_checks: settings
-            .flags2
-            .is_some_and(|flags| flags & NO_FOREIGN_KEY_CHECKS != 0),
+        explicit_defaults_for_timestamp: match flavor {
+            Flavor::Mysql => settings.explicit_defaults_for_timestamp,
+            Flavor::Mariadb => flag(MARIADB_EXPLICIT_DEFAULTS),
+        },
+        no_foreign_key_checks: flag(NO_FOREIGN_KEY_CHECKS).unwrap_or(false),
         timestamp: Some(timestamp),
     }
 }
@@ -91,6 +96,17 @@ mod tests {
         };
         let told = session(Flavor::Mariadb, 7, &settings);
         assert!(told.no_foreign_key_checks);
+        assert_eq!(told.explicit_defaults_for_timestamp, Some(false));
+        let explicit = QuerySettings {
+            flags2: Some(0x100_0000),
+            ..QuerySettings::default()
+        };
+        let told_so = session(Flavor::Mariadb, 7, &explicit).explicit_defaults_for_timestamp;
+        assert_eq!(told_so, Some(true));
+        assert_eq!(
+            session(Flavor::Mysql, 7, &explicit).explicit_defaults_for_timestamp,
+            None
+        );
         assert_eq!(told.time_zone.as_deref(), Some("+02:00"));
         assert_eq!(told.character_set_collations, Some(vec![(33, 0x900), (45, 224)]));
     }

@@ -32,6 +32,8 @@ pub(crate) struct Link {
     pub(crate) end: EndOfLog,
     /// The server's clock minus ours, milliseconds.
     pub(crate) clock_ahead_ms: i64,
+    /// There was nothing to read behind the place.
+    pub(crate) at_end: bool,
     /// Nothing has come yet.
     pub(crate) is_silent: bool,
 }
@@ -61,6 +63,7 @@ pub(crate) fn connect(
     Ok(Link {
         stream,
         clock_ahead_ms: facts.clock_ahead_ms,
+        at_end: *here.identity == facts.identity && *here.place == facts.end,
         is_silent: true,
         end: EndOfLog {
             identity: facts.identity,

@@ -12,6 +12,7 @@ use super::intake::Intake;
 use super::link::{BEHIND_MAX, Clashes, Link, Lost, connect};
 use super::place::Place;
 use super::plan::Here;
+use super::session::now_ms;
 use super::start::patiently;
 use super::stream::Next;
 use super::until::{EndOfLog, Reading, is_reached};
@@ -103,7 +104,6 @@ impl ServerReader {
         let limit = reader.options.endpoint.connect_timeout;
         let interrupt = reader.interrupt.clone();
         patiently(limit, &interrupt, || reader.connect())?;
-        reader.intake.assembler.tick();
         Ok(reader)
     }
 
@@ -144,15 +144,14 @@ impl ServerReader {
     }
 
     /// Reads a few events, or waits for one; without a connection, tries to connect.
-    /// `now_ms`: wall clock, milliseconds since the Unix epoch.
     ///
     /// # Errors
     /// What cannot be replicated, and what no further attempt can repair. What was whole
     /// before was handed over.
-    pub fn step(&mut self, now_ms: u64, handover: &mut Handover<'_>) -> Result<Progress> {
+    pub fn step(&mut self, handover: &mut Handover<'_>) -> Result<Progress> {
         self.pause = Duration::ZERO;
         let result = match self.link.is_some() {
-            true => self.read_events(now_ms, handover),
+            true => self.read_events(handover),
             false => self.connect().map(|()| Progress::More),
         };
         let result = match result {
@@ -183,6 +182,10 @@ impl ServerReader {
         let link = connect(&self.options, &self.interrupt, &here, self.is_first, patience)?;
         if self.is_first && self.options.stop == Some(StopAt::CaughtUp) {
             self.caught_up = Some(link.end.clone());
+        }
+        if self.is_first && link.at_end {
+            let time_ms = now_ms().saturating_add_signed(link.clock_ahead_ms);
+            self.intake.assembler.set_time_ms(time_ms.saturating_sub(IDLE_MARGIN_MS));
         }
         self.is_first = false;
         if link.end.identity != position.identity {
@@ -249,7 +252,7 @@ impl ServerReader {
         since.elapsed() > BEHIND_MAX
     }
 
-    fn read_events(&mut self, now_ms: u64, handover: &mut Handover<'_>) -> Result<Progress> {
+    fn read_events(&mut self, handover: &mut Handover<'_>) -> Result<Progress> {
         for _ in 0..STEP_EVENTS {
             if self.reached() {
                 return Ok(self.end(handover));
@@ -257,7 +260,7 @@ impl ServerReader {
             match self.take_event(handover)? {
                 Took::More => {}
                 Took::Idle => {
-                    self.idle(now_ms);
+                    self.idle();
                     if self.reached() {
                         return Ok(self.end(handover));
                     }
@@ -301,11 +304,11 @@ impl ServerReader {
     }
 
     /// The server showed that it has nothing to send: time and position move.
-    fn idle(&mut self, now_ms: u64) {
+    fn idle(&mut self) {
         let Some(link) = &self.link else {
             return;
         };
-        let time_ms = now_ms.saturating_add_signed(link.clock_ahead_ms);
+        let time_ms = now_ms().saturating_add_signed(link.clock_ahead_ms);
         self.idle_ms = Some(time_ms);
         if *link.stream.place().file == *self.intake.assembler.position().file {
             self.intake.assembler.pass_to(link.stream.place().offset);

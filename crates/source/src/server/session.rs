@@ -53,7 +53,8 @@ pub(crate) struct Session {
     pub(crate) connection: Connection,
 }
 
-fn now_ms() -> u64 {
+/// Our clock, milliseconds since the Unix epoch.
+pub(crate) fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
