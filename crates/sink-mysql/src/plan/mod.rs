@@ -291,6 +291,9 @@ impl Match {
             _ if target.data_type == "json" && target.charset.is_none() => Self::Json,
             (Literal::Plain, WireType::Enum | WireType::Set | WireType::Bit) => Self::Number,
             (_, WireType::Geometry | WireType::Vector) => Self::Bytes,
+            // MySQL compares no vector with bytes; MariaDB's have no type of their own in
+            // the binlog.
+            _ if target.data_type == "vector" => Self::Bytes,
             (Literal::Text(_) | Literal::Enum { .. } | Literal::Set(..), _)
             | (Literal::Plain, WireType::Json) => match to_text {
                 Some(charset) => Self::BytesIn(charset.to_owned()),
