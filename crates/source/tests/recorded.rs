@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use model::{Model, options, read};
 use weir_source::files::{End, FilesOptions, StartAt, StopAt};
-use weir_types::{DdlKind, GtidSet};
+use weir_types::{DdlKind, Flavor, GtidSet};
 
 const RECORDINGS: [&str; 11] = [
     "mysql-9.7",
@@ -202,4 +202,35 @@ fn a_filter_keeps_ordinals_and_transactions() {
         }
         assert!(model.counts().keys().all(|table| table.starts_with("shop.")));
     }
+}
+
+#[test]
+fn statements_come_with_the_session_that_ran_them() {
+    let mut told = BTreeMap::new();
+    for name in RECORDINGS {
+        let model = whole(name);
+        let ddls = model.txns.iter().flat_map(|txn| &txn.ddls);
+        for ddl in ddls.filter(|ddl| ddl.kind != DdlKind::ImplicitCreate) {
+            let session = &ddl.session;
+            let flavor = if name.starts_with("mariadb") {
+                Flavor::Mariadb
+            } else {
+                Flavor::Mysql
+            };
+            assert_eq!(session.flavor, Some(flavor), "{name}");
+            // The servers' own default modes; MariaDB has bits that MySQL has not.
+            let sql_mode = match flavor {
+                Flavor::Mysql => 0x45a0_0020,
+                Flavor::Mariadb => 0x5420_0000,
+            };
+            assert_eq!(session.sql_mode, Some(sql_mode), "{name}");
+            assert!(session.timestamp > Some(1_796_000_000), "{name}");
+            assert!(session.collation_connection.is_some(), "{name}");
+            *told.entry("explicit").or_insert(0) +=
+                u32::from(session.explicit_defaults_for_timestamp == Some(true));
+            let utf8mb4 = session.character_set_collations.iter().flatten();
+            *told.entry("collations").or_insert(0) += utf8mb4.filter(|pair| pair.0 == 45).count() as u32;
+        }
+    }
+    assert!(told.values().all(|&count| count > 0), "{told:?}");
 }

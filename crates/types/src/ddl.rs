@@ -71,8 +71,10 @@ pub struct DdlSession {
     pub collation_database: Option<u16>,
     /// `default_collation_for_utf8mb4` (MySQL).
     pub default_collation_utf8mb4: Option<u16>,
-    /// `character_set_collations` (MariaDB from 11.5 on): pairs of a charset, as the id
-    /// of its default collation, and the collation that it stands for.
+    /// `character_set_collations` (MariaDB from 11.2 on): pairs of a charset, as the id
+    /// of its default collation, and the collation that it stands for. None if the
+    /// statement does not depend on it, or if the server has no such setting: the empty
+    /// setting means the same then.
     pub character_set_collations: Option<Vec<(u16, u16)>>,
     /// `time_zone`.
     pub time_zone: Option<Arc<str>>,

@@ -13,8 +13,8 @@ use weir_protocol::store::{GroupDdl, ReadPosition, StoreInput, TxnMeta};
 use weir_source::files::{End, FilesOptions, FilesReader, POLL_INTERVAL, Progress, StartAt, StopAt};
 use weir_source::{AssemblerOptions, Skip, SourceError};
 use weir_types::{
-    AttemptId, Block, BlockBuilder, CommitTs, DdlKind, GtidSet, RowKind, SourcePosition, TableName,
-    TableVersion, Xid,
+    AttemptId, Block, BlockBuilder, CommitTs, DdlKind, DdlSession, GtidSet, RowKind, SourcePosition,
+    TableName, TableVersion, Xid,
 };
 
 /// A row event that is visible.
@@ -48,6 +48,7 @@ pub(crate) struct Ddl {
     pub sql: String,
     pub writes: Vec<TableName>,
     pub makes: Vec<TableName>,
+    pub session: Arc<DdlSession>,
 }
 
 /// A transaction that is visible.
@@ -124,6 +125,7 @@ fn ddl(ddl: &GroupDdl) -> Ddl {
         sql: ddl.event.sql.to_string(),
         writes: ddl.event.writes.clone(),
         makes: ddl.event.makes.clone(),
+        session: Arc::clone(&ddl.event.session),
     }
 }
 
