@@ -1,0 +1,139 @@
+//! Settings of the sink.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_filter::{NameCase, Router, TableFilter, is_system_schema};
+use weir_types::{ChangefeedId, LineageId, OrderKey, TableName};
+
+/// Connections that write rows, unless configured otherwise.
+pub const WORKER_COUNT_DEFAULT: usize = 16;
+/// Most connections that write rows.
+pub const WORKER_COUNT_MAX: usize = 256;
+/// Longest time that one attempt to connect may take, unless configured otherwise.
+pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+
+/// A password that never shows.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Password(Option<String>);
+
+impl Password {
+    /// Keeps a password; none for a login without one.
+    pub const fn new(password: Option<String>) -> Self {
+        Self(password)
+    }
+
+    pub(crate) const fn reveal(&self) -> Option<&String> {
+        self.0.as_ref()
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "***" } else { "none" })
+    }
+}
+
+/// Whether and how the connections are encrypted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsMode {
+    /// Never.
+    Disabled,
+    /// If the server offers it; its certificate is not checked.
+    #[default]
+    Preferred,
+    /// Always; the server's certificate is not checked.
+    Required,
+    /// Always; the certificate must be signed by a known authority.
+    VerifyCa,
+    /// Always; the certificate must also name the host.
+    VerifyIdentity,
+}
+
+/// Encryption of the connections. Files are PEM.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// Whether and how.
+    pub mode: TlsMode,
+    /// Certificates of authorities; none for those of the system.
+    pub ca: Option<PathBuf>,
+    /// Certificate of the client.
+    pub cert: Option<PathBuf>,
+    /// Its private key.
+    pub key: Option<PathBuf>,
+}
+
+/// Settings of a MySQL or MariaDB sink.
+#[derive(Clone, Debug)]
+pub struct MysqlSinkConfig {
+    /// The changefeed: its id names progress and locks at the target.
+    pub changefeed: ChangefeedId,
+    /// History that order keys belong to.
+    pub lineage: LineageId,
+    /// Host name or address.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// User.
+    pub user: String,
+    /// Password.
+    pub password: Password,
+    /// Encryption.
+    pub tls: TlsSettings,
+    /// Connections that write rows; one more runs DDL.
+    pub worker_count: usize,
+    /// Names at the target.
+    pub router: Arc<Router>,
+    /// Tables that are replicated; none for all. A DDL is run only if it concerns some.
+    pub filter: Option<Arc<TableFilter>>,
+    /// Rows up to here may have been written before by an earlier generation: they are
+    /// written so that it does not matter.
+    pub replay_upto: OrderKey,
+    /// Longest time that one attempt to connect may take.
+    pub connect_timeout: Duration,
+}
+
+impl MysqlSinkConfig {
+    /// Settings with defaults for all that is not an address or an identity.
+    pub fn new(changefeed: ChangefeedId, lineage: LineageId, host: String, port: u16, user: String) -> Self {
+        Self {
+            changefeed,
+            lineage,
+            host,
+            port,
+            user,
+            password: Password::default(),
+            tls: TlsSettings::default(),
+            worker_count: WORKER_COUNT_DEFAULT,
+            router: Arc::new(Router::identity(NameCase::Sensitive)),
+            filter: None,
+            replay_upto: OrderKey::MAX,
+            connect_timeout: CONNECT_TIMEOUT_DEFAULT,
+        }
+    }
+
+    /// `host:port`, as errors name it.
+    pub fn address(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+
+    /// Whether a table, or some table of a schema, is replicated.
+    pub(crate) fn wants(&self, name: &TableName) -> bool {
+        match &self.filter {
+            _ if is_system_schema(&name.schema) => false,
+            None => true,
+            Some(filter) if name.table.is_empty() => filter.may_match_schema(&name.schema),
+            Some(filter) => filter.matches(name),
+        }
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.worker_count.clamp(1, WORKER_COUNT_MAX)
+    }
+}

@@ -1,0 +1,329 @@
+//! The life of a DDL at the target.
+//!
+//! 1. The progress of its tables says that it is done: nothing to do.
+//! 2. It was begun: what its tables looked like then and what they look like now tell
+//!    whether it ran ([`fingerprint`]).
+//! 3. Otherwise what they look like is written to `weir.ddl_begun`.
+//! 4. It runs, in the session of the source ([`settings`]).
+//! 5. The progress of its tables is set and the row in `ddl_begun` removed, in one
+//!    transaction.
+//!
+//! Wherever this ends early, the next attempt begins with 1; the session of the attempt
+//! before has ended then, since both hold the same named lock. A DDL that the target
+//! refuses for good is not begun any more: it starts from 3 after a repair.
+
+pub(crate) mod fingerprint;
+mod plan;
+pub(crate) mod settings;
+
+use std::time::Duration;
+
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Error, Row};
+use weir_sink::contract::{DdlDone, WorkerContext};
+use weir_types::{DdlEvent, DdlKind, OrderKey};
+
+use self::fingerprint::{Fingerprint, Found};
+use self::plan::TargetStep;
+use self::settings::Setting;
+use crate::attempts::{Attempts, Failure};
+use crate::backend::Shared;
+use crate::connect::{Connector, short, text, value};
+use crate::error::{MysqlSinkError, Result};
+use crate::pool::Link;
+use crate::progress;
+use crate::reply::{Retry, Verdict, judge};
+use crate::session::Slot;
+
+/// Sessions that run DDL at the same time, at most.
+pub(crate) const DDL_SLOTS: usize = 8;
+/// How often is looked whether a DDL still runs.
+const WATCH: Duration = Duration::from_secs(15);
+/// How long an answer may be on its way after the server has finished.
+const ANSWER_GRACE: Duration = Duration::from_secs(5);
+/// Looks that may fail in a row.
+const WATCH_FAILURES_MAX: u32 = 3;
+/// Wait for one of the sessions that run DDL.
+const SLOT_WAIT: Duration = Duration::from_millis(20);
+
+/// Runs a DDL, unless it has run.
+pub(crate) fn run(
+    shared: &Shared,
+    key: OrderKey,
+    event: &DdlEvent,
+    worker: &WorkerContext,
+) -> Result<DdlDone> {
+    let steps = plan::steps(shared, event)?;
+    if steps.is_empty() {
+        return Ok(DdlDone::default());
+    }
+    let slot = loop {
+        if let Some(slot) = shared.ddl_slot() {
+            break slot;
+        }
+        if !worker.pause(SLOT_WAIT, weir_sink::Blocked::Locked) {
+            return Err(MysqlSinkError::Stopping);
+        }
+    };
+    let (number, mut link) = slot;
+    let mut ran = false;
+    for (at, step) in steps.iter().enumerate() {
+        let mut attempts = Attempts::new(step.name());
+        ran |= loop {
+            let attempt = Attempt {
+                shared,
+                event,
+                key,
+                at,
+                step,
+            };
+            match shared.block_on(attempt.run(number, &mut link)) {
+                Ok(ran) => break ran,
+                Err(failure) => attempts.after(failure, shared, worker)?,
+            }
+        };
+        attempts.succeeded(shared);
+    }
+    if !ran {
+        return Ok(DdlDone::default());
+    }
+    worker.count_ddl();
+    shared.counters.add_ddl();
+    for step in &steps {
+        shared.forget(step.tables().map(|place| &place.target));
+        shared.know(
+            step.makes
+                .iter()
+                .map(|place| (place.source.clone(), place.target.clone())),
+        );
+    }
+    let mut attempts = Attempts::new("reading foreign keys".to_owned());
+    let reform = loop {
+        match shared.block_on(reform(shared, number, &mut link)) {
+            Ok(reform) => break reform,
+            Err(failure) => attempts.after(failure, shared, worker)?,
+        }
+    };
+    Ok(DdlDone { reform })
+}
+
+/// The session's connection, opened if there is none.
+async fn opened<'l>(
+    shared: &Shared,
+    slot: usize,
+    link: &'l mut Option<Link>,
+) -> std::result::Result<&'l mut Link, Failure> {
+    let open = match link.take() {
+        Some(link) => link,
+        None => {
+            let opened = Link::open(&shared.connector, Slot::Ddl(slot), &shared.metrics).await;
+            opened.map_err(Failure::of)?
+        }
+    };
+    Ok(link.insert(open))
+}
+
+/// Whether the tables that foreign keys tie together are others than the spans have.
+async fn reform(shared: &Shared, slot: usize, link: &mut Option<Link>) -> std::result::Result<bool, Failure> {
+    let open = opened(shared, slot, link).await?;
+    let needed = shared.needs_reform(open).await.map_err(Failure::of);
+    if needed.as_ref().is_err_and(Failure::lost) {
+        *link = None;
+    }
+    needed
+}
+
+/// One attempt at one step.
+struct Attempt<'a> {
+    shared: &'a Shared,
+    event: &'a DdlEvent,
+    key: OrderKey,
+    at: usize,
+    step: &'a TargetStep,
+}
+
+impl Attempt<'_> {
+    /// True if it ran now, or in an attempt before that did not get to note it.
+    async fn run(&self, slot: usize, link: &mut Option<Link>) -> std::result::Result<bool, Failure> {
+        let open = opened(self.shared, slot, link).await?;
+        let result = self.on(open).await;
+        if matches!(&result, Err(failure) if failure.lost()) {
+            *link = None;
+        }
+        result
+    }
+
+    async fn on(&self, link: &mut Link) -> std::result::Result<bool, Failure> {
+        let config = self.shared.connector.config();
+        let conn = &mut link.conn;
+        let mut done = true;
+        for place in self.step.changed() {
+            done &= progress::read_covering(conn, config, &place.target)
+                .await
+                .map_err(Failure::of)?
+                >= self.key;
+        }
+        if done {
+            return Ok(false);
+        }
+        let names = || self.step.changed().map(|place| &place.target);
+        let begun = progress::read_begun(conn, config, self.key, self.at)
+            .await
+            .map_err(Failure::of)?;
+        let now = Fingerprint::take(conn, &link.info, names())
+            .await
+            .map_err(Failure::of)?;
+        match begun {
+            Some(before) => {
+                let before: Fingerprint = serde_json::from_str(&before).map_err(|error| {
+                    Failure::Definite(MysqlSinkError::Progress {
+                        table: "ddl_begun",
+                        reason: error.to_string(),
+                    })
+                })?;
+                if Fingerprint::found(self.step.kind, &before, &now) == Found::Ran {
+                    tracing::info!(ddl = self.step.name(), "a DDL that was begun had run");
+                    self.finish(conn).await?;
+                    return Ok(true);
+                }
+            }
+            None => {
+                if self.step.kind == DdlKind::RenameTable && now.has_twins() {
+                    return Err(Failure::Definite(self.step.refused_twins()));
+                }
+                let text = serde_json::to_string(&now).map_err(|error| {
+                    Failure::Definite(MysqlSinkError::Progress {
+                        table: "ddl_begun",
+                        reason: error.to_string(),
+                    })
+                })?;
+                progress::begin(conn, config, self.key, self.at, &text)
+                    .await
+                    .map_err(Failure::of)?;
+            }
+        }
+        self.execute(link).await?;
+        self.finish(&mut link.conn).await?;
+        Ok(true)
+    }
+
+    async fn finish(&self, conn: &mut Conn) -> std::result::Result<(), Failure> {
+        let places: Vec<_> = self.step.tables().cloned().collect();
+        progress::finish(conn, self.shared.connector.config(), self.key, self.at, &places)
+            .await
+            .map_err(Failure::of)
+    }
+
+    /// Runs the statement in its session.
+    async fn execute(&self, link: &mut Link) -> std::result::Result<(), Failure> {
+        for setting in settings::settings(self.event, &self.step.schema, &link.info) {
+            if let Err(failure) = self.set(&mut link.conn, &setting).await {
+                self.give_up(link, &failure).await;
+                return Err(failure);
+            }
+        }
+        let ran = watched(&self.shared.connector, &mut link.conn, &self.step.sql).await;
+        if let Err(error) = ran {
+            let failure = match judge(&error) {
+                Verdict::Retry(reason) => Failure::Retry(reason, error_text(&error)),
+                Verdict::Tls(_) => Failure::Retry(Retry::Lost, error_text(&error)),
+                Verdict::Login(reply) | Verdict::Definite(_, reply) => {
+                    Failure::Definite(self.step.refused(reply))
+                }
+            };
+            self.give_up(link, &failure).await;
+            return Err(failure);
+        }
+        Ok(())
+    }
+
+    /// A DDL that is refused for good is not begun any more.
+    async fn give_up(&self, link: &mut Link, failure: &Failure) {
+        if matches!(failure, Failure::Definite(_)) {
+            let config = self.shared.connector.config();
+            let forgotten = progress::forget_begun(&mut link.conn, config, self.key, self.at).await;
+            if let Err(error) = forgotten {
+                tracing::warn!(%error, "a refused DDL stays noted as begun");
+            }
+        }
+    }
+
+    async fn set(&self, conn: &mut Conn, setting: &Setting) -> std::result::Result<(), Failure> {
+        let Err(error) = conn.query_drop(&setting.sql).await else {
+            return Ok(());
+        };
+        let reply = match judge(&error) {
+            Verdict::Retry(reason) => return Err(Failure::Retry(reason, error_text(&error))),
+            Verdict::Tls(_) => return Err(Failure::Retry(Retry::Lost, error_text(&error))),
+            Verdict::Login(reply) | Verdict::Definite(_, reply) => reply,
+        };
+        if let Some(otherwise) = &setting.otherwise
+            && conn.query_drop(otherwise).await.is_ok()
+        {
+            tracing::warn!(
+                what = setting.what,
+                "the target does not have it; a DDL runs with what is nearest"
+            );
+            return Ok(());
+        }
+        if setting.optional {
+            tracing::warn!(what = setting.what, %reply, "the target does not have it; a DDL runs without");
+            return Ok(());
+        }
+        Err(Failure::Definite(self.step.no_session(&setting.what, reply)))
+    }
+}
+
+pub(crate) fn error_text(error: &Error) -> String {
+    match error {
+        Error::Server(error) => format!("server error {}", error.code),
+        Error::Io(error) => error.to_string(),
+        _ => "the connection is gone".to_owned(),
+    }
+}
+
+/// Runs a statement that may take hours, and notices if it has ended without an answer.
+async fn watched(connector: &Connector, conn: &mut Conn, sql: &str) -> std::result::Result<(), Error> {
+    let id = conn.id();
+    let mut run = std::pin::pin!(conn.query_drop(sql));
+    let mut failures = 0;
+    loop {
+        if let Ok(result) = tokio::time::timeout(WATCH, &mut run).await {
+            return result;
+        }
+        match is_running(connector, id).await {
+            Ok(true) => {
+                failures = 0;
+                continue;
+            }
+            Ok(false) => {}
+            Err(error) => {
+                failures += 1;
+                tracing::debug!(%error, "cannot look whether a DDL runs");
+                if failures < WATCH_FAILURES_MAX {
+                    continue;
+                }
+            }
+        }
+        return match tokio::time::timeout(ANSWER_GRACE, &mut run).await {
+            Ok(result) => result,
+            Err(_) => Err(Error::from(std::io::Error::new(
+                std::io::ErrorKind::TimedOut,
+                "a DDL ended without an answer",
+            ))),
+        };
+    }
+}
+
+/// Whether a connection is at work.
+async fn is_running(connector: &Connector, id: u32) -> Result<bool> {
+    let (mut conn, _) = connector.connect().await?;
+    let rows: Vec<Row> = short("read the list of processes", conn.query("SHOW PROCESSLIST")).await?;
+    let ended = conn.disconnect().await;
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection did not end in order");
+    }
+    Ok(rows
+        .iter()
+        .any(|row| value::<u64>(row, 0) == Some(u64::from(id)) && text(row, 4) != "Sleep"))
+}
