@@ -209,7 +209,7 @@ fn row_differences(table: &str, wanted: &BTreeMap<String, u64>, got: &BTreeMap<S
             .iter()
             .filter_map(|(row, &count)| {
                 let other = theirs.get(row).copied().unwrap_or(0);
-                (count > other).then_some((row, count - other))
+                (count > other).then(|| (row, count - other))
             })
             .collect();
         let total: u64 = more.iter().map(|(_, count)| count).sum();

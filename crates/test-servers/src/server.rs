@@ -339,7 +339,8 @@ impl Drop for Server {
 fn users() -> String {
     format!(
         "SET SESSION sql_log_bin=0;\n\
-         CREATE USER root@'127.0.0.1' IDENTIFIED BY '{ROOT_PASSWORD}';\n\
+         CREATE USER IF NOT EXISTS root@'127.0.0.1';\n\
+         ALTER USER root@'127.0.0.1' IDENTIFIED BY '{ROOT_PASSWORD}';\n\
          GRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION;\n"
     )
 }

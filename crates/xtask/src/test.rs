@@ -10,6 +10,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
+use weir_test_servers::{Install, Kind};
+
 use crate::bench::cargo;
 
 /// See the module documentation.
@@ -121,6 +123,10 @@ pub(crate) fn run(fast: bool) -> Result<()> {
     ];
     tally.tests("unit and property tests", &mut in_workspace(&unit)?)?;
     if !fast {
+        // Before the tests, so that a download is not taken for a slow test.
+        for kind in [Kind::Mysql, Kind::Mariadb1011, Kind::Mariadb118] {
+            Install::get(&crate::services_cache()?, kind)?;
+        }
         let mut whole = in_workspace(&[
             "test",
             "-p",

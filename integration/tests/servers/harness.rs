@@ -22,7 +22,7 @@ fn native(kind: Kind, change: &str, start: &str) {
         .next()
         .unwrap()
         .to_owned();
-    sink.run(&change.replace("PORT", &port)).unwrap();
+    sink.run(&change.replace("NUMBER", &port)).unwrap();
     sink.run(start).unwrap();
     pair.setup().unwrap();
     let load = Load::start(pair.source.uri(), &pair.names, &Options::default()).unwrap();
@@ -64,7 +64,7 @@ fn native(kind: Kind, change: &str, start: &str) {
 fn mysql_replicates_the_load_itself() {
     native(
         Kind::Mysql,
-        "CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=PORT, SOURCE_USER='root', \
+        "CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=NUMBER, SOURCE_USER='root', \
          SOURCE_PASSWORD='weir', SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1",
         "START REPLICA",
     );
@@ -74,7 +74,7 @@ fn mysql_replicates_the_load_itself() {
 fn mariadb_replicates_the_load_itself() {
     native(
         Kind::Mariadb118,
-        "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=PORT, MASTER_USER='root', MASTER_PASSWORD='weir', \
+        "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=NUMBER, MASTER_USER='root', MASTER_PASSWORD='weir', \
          MASTER_USE_GTID=slave_pos",
         "START SLAVE",
     );

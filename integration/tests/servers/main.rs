@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
 mod bad_input;
+mod compose;
 mod crash;
 mod crash_in_ddl;
 mod end_to_end;
