@@ -3,10 +3,11 @@
 
 use crate::cursor::Cursor;
 use crate::error::BinlogError;
+pub use crate::json_node::{Elements, Node, Opaque};
 use crate::json_scalar as scalar;
 
 /// Deepest nesting of arrays and objects that the server accepts.
-const DEPTH_MAX: u32 = 100;
+pub(crate) const DEPTH_MAX: u32 = 100;
 
 /// Bytes of text per byte of a right value at most: `\u0001` makes six of one.
 const TEXT_RATIO_MAX: usize = 16;
@@ -17,10 +18,10 @@ const TEXT_SLACK: usize = 64;
 /// value that is not a string.
 pub const PIECE_BYTES: usize = 64 << 10;
 
-const SMALL_OBJECT: u8 = 0x00;
-const LARGE_OBJECT: u8 = 0x01;
-const SMALL_ARRAY: u8 = 0x02;
-const LARGE_ARRAY: u8 = 0x03;
+pub(crate) const SMALL_OBJECT: u8 = 0x00;
+pub(crate) const LARGE_OBJECT: u8 = 0x01;
+pub(crate) const SMALL_ARRAY: u8 = 0x02;
+pub(crate) const LARGE_ARRAY: u8 = 0x03;
 const LITERAL: u8 = 0x04;
 const INT16: u8 = 0x05;
 const UINT16: u8 = 0x06;
@@ -30,7 +31,7 @@ const INT64: u8 = 0x09;
 const UINT64: u8 = 0x0a;
 const DOUBLE: u8 = 0x0b;
 const STRING: u8 = 0x0c;
-const OPAQUE: u8 = 0x0f;
+pub(crate) const OPAQUE: u8 = 0x0f;
 
 /// Appends the text of a binary JSON value. Empty bytes are the JSON null that the
 /// server stores for a broken value.
@@ -46,18 +47,23 @@ const OPAQUE: u8 = 0x0f;
 /// before then. The text is bounded: values may be shared by broken offsets, but no more
 /// than the value has bytes of entries.
 pub fn write_text(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), BinlogError> {
-    let start = out.len();
     let Some((kind, value)) = bytes.split_first() else {
         out.extend_from_slice(b"null");
         return Ok(());
     };
+    write_value(*kind, value, out)
+}
+
+/// Appends the text of a value of this type; `out` is as before if it is none.
+pub(crate) fn write_value(kind: u8, value: &[u8], out: &mut Vec<u8>) -> Result<(), BinlogError> {
+    let start = out.len();
     let mut writer = Writer {
-        text_max: text_max(bytes, start),
+        text_max: text_max(value, start),
         out,
         passed_on: 0,
         piece: None,
     };
-    let written = writer.value(*kind, value, 0);
+    let written = writer.value(kind, value, 0);
     if written.is_err() {
         out.truncate(start);
     }
@@ -100,13 +106,13 @@ fn text_max(bytes: &[u8], start: usize) -> usize {
         .saturating_add(TEXT_SLACK)
 }
 
-fn bad<T>(what: &'static str) -> Result<T, BinlogError> {
+pub(crate) fn bad<T>(what: &'static str) -> Result<T, BinlogError> {
     Err(BinlogError::Json { what })
 }
 
 /// Width of counts, sizes and offsets.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Width {
+pub(crate) enum Width {
     Small,
     Large,
 }
@@ -254,9 +260,9 @@ impl Writer<'_, '_> {
 }
 
 /// The fixed parts of an array or object.
-struct Frame<'a> {
+pub(crate) struct Frame<'a> {
     width: Width,
-    count: usize,
+    pub(crate) count: usize,
     /// From the count field to the end.
     bytes: &'a [u8],
     keys_at: usize,
@@ -264,7 +270,7 @@ struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    fn new(width: Width, object: bool, bytes: &'a [u8]) -> Option<Self> {
+    pub(crate) fn new(width: Width, object: bool, bytes: &'a [u8]) -> Option<Self> {
         let mut c = Cursor::new(bytes);
         let n = width.bytes();
         let count = usize::try_from(c.uint_le(n)?).ok()?;
@@ -283,7 +289,7 @@ impl<'a> Frame<'a> {
         })
     }
 
-    fn key(&self, at: usize) -> Option<&'a [u8]> {
+    pub(crate) fn key(&self, at: usize) -> Option<&'a [u8]> {
         let n = self.width.bytes();
         let mut c = Cursor::new(self.bytes.get(self.keys_at + at * (n + 2)..)?);
         let offset = usize::try_from(c.uint_le(n)?).ok()?;
@@ -292,7 +298,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Type of an element, and its bytes to the end of the container.
-    fn entry(&self, at: usize) -> Option<(u8, &'a [u8])> {
+    pub(crate) fn entry(&self, at: usize) -> Option<(u8, &'a [u8])> {
         let n = self.width.bytes();
         let mut c = Cursor::new(self.bytes.get(self.entries_at + at * (n + 1)..)?);
         let kind = c.u8()?;

@@ -13,11 +13,12 @@ const LENGTH_BYTES_MAX: usize = 5;
 const PLAIN_POINT: std::ops::RangeInclusive<i32> = -14..=15;
 
 /// Field types of opaque values.
-const TYPE_TIMESTAMP: u8 = 7;
-const TYPE_DATE: u8 = 10;
-const TYPE_TIME: u8 = 11;
-const TYPE_DATETIME: u8 = 12;
-const TYPE_NEWDECIMAL: u8 = 246;
+pub(crate) const TYPE_TIMESTAMP: u8 = 7;
+pub(crate) const TYPE_DATE: u8 = 10;
+pub(crate) const TYPE_TIME: u8 = 11;
+pub(crate) const TYPE_DATETIME: u8 = 12;
+pub(crate) const TYPE_VARCHAR: u8 = 15;
+pub(crate) const TYPE_NEWDECIMAL: u8 = 246;
 
 pub(crate) fn write_display(value: impl Display, out: &mut Vec<u8>) {
     let mut adapter = Adapter(out);

@@ -92,6 +92,7 @@ pub mod gtid;
 pub mod header;
 pub mod index;
 pub mod json;
+mod json_node;
 mod json_scalar;
 pub mod query;
 pub mod raw;
