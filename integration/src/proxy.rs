@@ -140,7 +140,7 @@ fn accept(listener: &TcpListener, target: SocketAddr, shared: &Arc<Shared>, seed
                 from,
                 to,
                 shared: Arc::clone(shared),
-                rng: Rng::new(rng.next()),
+                rng: Rng::new(rng.draw()),
             };
             std::thread::spawn(move || pump.run());
         }

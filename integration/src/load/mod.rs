@@ -127,7 +127,7 @@ impl Load {
         let mut threads = Vec::new();
         for client in 1..=options.clients {
             let (names, inner, options) = (names.clone(), Arc::clone(&counters), options.clone());
-            let (mut db, rng) = (Client::connect(uri)?, Rng::new(seeds.next()));
+            let (mut db, rng) = (Client::connect(uri)?, Rng::new(seeds.draw()));
             threads.push(std::thread::spawn(move || {
                 let mut writer = rows::Writer {
                     names: &names,
@@ -143,7 +143,7 @@ impl Load {
         }
         if let Some(pause) = options.ddl_pause {
             let (names, inner, family) = (names.clone(), Arc::clone(&counters), options.family);
-            let (mut db, rng) = (Client::connect(uri)?, Rng::new(seeds.next()));
+            let (mut db, rng) = (Client::connect(uri)?, Rng::new(seeds.draw()));
             threads.push(std::thread::spawn(move || {
                 let mut changer = ddl::Changer {
                     names: &names,

@@ -218,7 +218,7 @@ impl Writer<'_> {
                 "INSERT INTO {main}.wide (k1, k2) VALUES ({k1}, 'null-{new}')"
             )),
             _ => {
-                let part = self.rng.next();
+                let part = self.rng.draw();
                 db.run(&format!(
                     "INSERT INTO {main}.wide (k1, k2, t1, t2, s1, m1, m2, b1, f, d, dec1, bits, da, ti, y, dt, ts, c, \
                      vb, bi, bl, mt, en, se, js) VALUES ({k1}, 'k{k1}-{new}', -{}, {}, -{}, -{}, {}, {part}, \

@@ -27,7 +27,7 @@ fn kill_weir(source: Kind, sink: Kind, seed: u64) {
     let (mut counted, mut attempts) = (0, 0);
     while counted < KILLS {
         let options = Options {
-            seed: rng.next(),
+            seed: rng.draw(),
             ..Options::default()
         };
         let load = Load::start(pair.source.uri(), &pair.names, &options).unwrap();

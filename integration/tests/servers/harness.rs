@@ -70,12 +70,15 @@ fn mysql_replicates_the_load_itself() {
     );
 }
 
+const MARIADB_CHANGE: &str = "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=NUMBER, MASTER_USER='root', \
+    MASTER_PASSWORD='weir', MASTER_USE_GTID=slave_pos";
+
 #[test]
-fn mariadb_replicates_the_load_itself() {
-    native(
-        Kind::Mariadb118,
-        "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=NUMBER, MASTER_USER='root', MASTER_PASSWORD='weir', \
-         MASTER_USE_GTID=slave_pos",
-        "START SLAVE",
-    );
+fn mariadb_118_replicates_the_load_itself() {
+    native(Kind::Mariadb118, MARIADB_CHANGE, "START SLAVE");
+}
+
+#[test]
+fn mariadb_1011_replicates_the_load_itself() {
+    native(Kind::Mariadb1011, MARIADB_CHANGE, "START SLAVE");
 }
