@@ -28,6 +28,9 @@ const NONDETERMINISTIC: [&str; 14] = [
 /// Words of an ALTER IGNORE that may meet duplicate keys.
 const MEETS_DUPLICATES: [&str; 6] = ["UNIQUE", "PRIMARY", "SERIAL", "MODIFY", "CHANGE", "CONVERT"];
 
+/// Engines whose tables are windows to another server or a store that several share.
+const ENGINES_ELSEWHERE: [&str; 6] = ["FEDERATED", "FEDERATEDX", "CONNECT", "SPIDER", "S3", "SPHINX"];
+
 /// Most parts of a name with dots: schema, table and column.
 const PARTS_MAX: usize = 3;
 
@@ -102,6 +105,18 @@ pub(crate) fn way_of_altering(parser: &mut Parser<'_>, word: &Token<'_>) -> Resu
     parser.eat_punct('=')?;
     parser.identifier()?;
     Ok(true)
+}
+
+/// Behind ENGINE; looks ahead only.
+fn names_engine_elsewhere(parser: &Parser<'_>) -> Result<bool> {
+    let mut ahead = parser.clone();
+    ahead.eat_punct('=')?;
+    let engine = match ahead.advance()? {
+        Some(Token::Word(name) | Token::Text(name)) => name.to_ascii_uppercase(),
+        Some(Token::Name(name)) => name.to_ascii_uppercase(),
+        _ => return Ok(false),
+    };
+    Ok(ENGINES_ELSEWHERE.contains(&&*engine))
 }
 
 impl Walk<'_> {
@@ -184,6 +199,8 @@ impl Walk<'_> {
         } else if self.depth == 0 && !self.alters && word.is("START") && parser.eat("TRANSACTION")? {
             let cut = start..parser.end();
             parser.marks.edit(cut, " ");
+        } else if self.depth == 0 && word.is("ENGINE") && names_engine_elsewhere(parser)? {
+            parser.marks.refuse(Refusal::Elsewhere);
         } else if self.adding {
             if word.is("AUTO_INCREMENT") && !parser.at_punct('=') || word.is("SERIAL") {
                 parser.marks.numbers_rows = true;

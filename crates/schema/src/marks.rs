@@ -50,6 +50,8 @@ pub(crate) enum Refusal {
     Ignore,
     /// Rows that are there get a value that differs from server to server.
     Nondeterministic,
+    /// An engine whose rows are at another server.
+    Elsewhere,
     /// MariaDB's ALTER DATABASE … UPGRADE DATA DIRECTORY NAME.
     UpgradeName,
 }
@@ -68,6 +70,7 @@ impl Refusal {
             Self::Nondeterministic => {
                 "it fills rows with values of a function that gives other values at each server"
             }
+            Self::Elsewhere => "the engine keeps rows at another server, where they would be written twice",
             Self::UpgradeName => "it renames files of an old release",
         }
     }

@@ -138,6 +138,8 @@ fn what_text_alone_cannot_repeat_is_refused() {
         "ALTER TABLE a COMMENT 'x', ADD (x INT, y DOUBLE DEFAULT (RAND()))",
         "ALTER DATABASE `#mysql50#a-b` UPGRADE DATA DIRECTORY NAME",
         "CREATE TABLE a SELECT 1",
+        "CREATE TABLE a (x INT) ENGINE='Federated' CONNECTION='mysql://h/d/a'",
+        "ALTER TABLE a COMMENT 'x', ENGINE = s3",
     ];
     for sql in cases {
         let found = steps(sql, Flavor::Mariadb);
@@ -160,6 +162,7 @@ fn names_and_texts_refuse_nothing() {
         "ALTER TABLE a TRUNCATE PARTITION p",
         "ALTER TABLE a EXCHANGE PARTITION p WITH TABLE b",
         "CREATE OR REPLACE TABLE a LIKE b",
+        "CREATE TABLE a (engine INT, s3 INT) ENGINE=Aria COMMENT='ENGINE=S3'",
     ];
     for sql in cases {
         one(sql, Flavor::Mariadb);
