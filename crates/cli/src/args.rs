@@ -62,7 +62,7 @@ impl Command {
     /// of what it did; the others answer on stdout.
     pub(crate) const fn log_level(&self) -> &'static str {
         match self {
-            Self::Run(_) => "info",
+            Self::Run(_) => "info,actix_server=warn",
             Self::Quickstart(_) | Self::Check(_) | Self::Binlog(_) => "warn",
         }
     }

@@ -10,4 +10,5 @@ pub(crate) fn describe_all() {
     weir_dispatcher::metrics::describe();
     weir_changefeed::metrics::describe();
     weir_sink::metrics::describe();
+    weir_sink_mysql::metrics::describe();
 }

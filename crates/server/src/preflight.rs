@@ -1,12 +1,15 @@
 //! Checks before a run of the ends that are servers: every requirement with setting,
 //! expected and actual.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use weir_config::{Changefeed, ConfigError, Start};
 use weir_source::server::server_preflight;
+use weir_types::{LineageId, OrderKey};
 
 use crate::ends::{ATTEMPT_MAX, Ends, check_apart};
+use crate::sinks::mysql_config;
 
 /// One requirement and what was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +40,17 @@ impl Check {
             ok: found.ok,
         }
     }
+
+    fn of_sink(found: weir_sink_mysql::Check) -> Self {
+        Self {
+            end: "sink",
+            name: found.name.to_owned(),
+            setting: found.setting.to_owned(),
+            expected: found.expected,
+            actual: found.actual,
+            ok: found.ok,
+        }
+    }
 }
 
 /// Makes all checks of servers at either end.
@@ -49,6 +63,7 @@ pub fn servers(changefeed: &Changefeed) -> Result<Vec<Check>, ConfigError> {
     // A source that cannot be reached is a finding below.
     let _reported = ends.learn(&mut changefeed);
     let mut checks = source(&ends, &changefeed);
+    checks.extend(sink(&ends, &changefeed));
     if changefeed.source.uri.mysql().is_some() && changefeed.sink.uri.mysql().is_some() {
         checks.push(apart(&ends, &changefeed));
     }
@@ -67,6 +82,26 @@ fn source(ends: &Ends, changefeed: &Changefeed) -> Vec<Check> {
     let mut checks: Vec<Check> = found.into_iter().map(Check::of_source).collect();
     checks.push(not_copied(changefeed.start()));
     checks
+}
+
+fn sink(ends: &Ends, changefeed: &Changefeed) -> Vec<Check> {
+    let Some(address) = changefeed.sink.uri.mysql() else {
+        return Vec::new();
+    };
+    let (Ok(filter), Ok(router)) = (changefeed.table_filter(), changefeed.router()) else {
+        return Vec::new();
+    };
+    // A source that cannot be asked is a finding of its own.
+    let tables = ends.wanted_tables(changefeed, &filter).unwrap_or_default();
+    let schemas: BTreeSet<String> = tables
+        .iter()
+        .map(|table| router.route(table).schema.to_string())
+        .collect();
+    let schemas: Vec<String> = schemas.into_iter().collect();
+    let (router, lineage) = (Arc::new(router), LineageId(0));
+    let config = mysql_config(changefeed, address, ends, &router, lineage, OrderKey::MIN);
+    let found = weir_sink_mysql::preflight(config, &schemas);
+    found.into_iter().map(Check::of_sink).collect()
 }
 
 /// Says what a start leaves out. Not a failure: a sink may have been loaded before.

@@ -1,20 +1,28 @@
 //! Opens the sink of a generation and asks it how far it is.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use weir_config::{Changefeed, EnumAs, MysqlAddress, SinkUri, TlsMode, UtcOffset};
 use weir_event_store::Recovered;
-use weir_sink::PreparedSink;
-use weir_types::{ErrorReport, OrderKey, TableName};
+use weir_filter::Router;
+use weir_sink::{BlackholeConfig, FileConfig, PreparedSink, SinkConfig};
+use weir_sink_mysql::{MysqlSinkConfig, Password, Prepared, TlsSettings};
+use weir_types::{ErrorReport, LineageId, OrderKey, TableName};
 
 use crate::blueprint::Blueprint;
-use crate::{resume, translate};
+use crate::ends::Ends;
+use crate::resume;
 
 /// A sink that is ready but does not run.
 pub(crate) struct OpenedSink {
     pub(crate) prepared: PreparedSink,
     /// How far it is per source table: a floor.
     pub(crate) progress: HashMap<TableName, OrderKey>,
+    /// Source tables that foreign keys tie together at the target.
+    pub(crate) components: Vec<Vec<TableName>>,
 }
 
 /// Opens the sink and compares its progress with what the store recovered. `tables` are
@@ -25,27 +33,131 @@ pub(crate) fn open(
     resumed: bool,
     tables: &HashSet<TableName>,
 ) -> Result<OpenedSink, ErrorReport> {
-    let config = translate::sink_config(
-        &blueprint.changefeed,
-        recovered.lineage,
-        resumed,
-        &blueprint.router,
-    )
-    .ok_or_else(|| translate::unsupported("sink.uri = mysql://"))?;
+    let config = match &blueprint.changefeed.sink.uri {
+        SinkUri::Mysql(address) => return open_mysql(blueprint, address, recovered, tables),
+        SinkUri::File { dir } => SinkConfig::File(file_config(blueprint, dir, recovered.lineage, resumed)),
+        SinkUri::Blackhole { delay, stall } => {
+            SinkConfig::Blackhole(blackhole_config(&blueprint.changefeed, *delay, *stall))
+        }
+    };
     let prepared =
         PreparedSink::new(config, Arc::clone(&blueprint.counters)).map_err(|e| ErrorReport::new(&e))?;
     let output = prepared.progress();
-    resume::check_output(output, recovered.resolved).map_err(|e| ErrorReport::new(&e))?;
-    let progress = per_source(blueprint, tables, |target| output.last(target));
-    Ok(OpenedSink { prepared, progress })
+    resume::check_output(output.greatest(), recovered.resolved).map_err(|e| ErrorReport::new(&e))?;
+    let progress = known(tables, |source| output.last(&blueprint.router.route(source)));
+    Ok(OpenedSink {
+        prepared,
+        progress,
+        components: Vec::new(),
+    })
 }
 
-/// Progress of targets as progress of the tables that are routed to them.
-fn per_source(
+fn open_mysql(
     blueprint: &Blueprint,
+    address: &MysqlAddress,
+    recovered: &Recovered,
+    tables: &HashSet<TableName>,
+) -> Result<OpenedSink, ErrorReport> {
+    let end = OrderKey::end_of(recovered.resolved);
+    let config = mysql_config(
+        &blueprint.changefeed,
+        address,
+        &blueprint.ends,
+        &blueprint.router,
+        recovered.lineage,
+        end,
+    );
+    let target =
+        Prepared::open(config, Arc::clone(&blueprint.counters)).map_err(|e| ErrorReport::new(&e))?;
+    let greatest = target.floors().values().max().copied();
+    resume::check_output(greatest, recovered.resolved).map_err(|e| ErrorReport::new(&e))?;
+    let progress = known(tables, |source| {
+        let floor = target.floor(source);
+        (floor > OrderKey::MIN).then_some(floor)
+    });
+    let mut pairs: Vec<_> = tables
+        .iter()
+        .map(|source| (source.clone(), blueprint.router.route(source)))
+        .collect();
+    pairs.sort_unstable();
+    let components = target.components(&pairs).map_err(|e| ErrorReport::new(&e))?;
+    Ok(OpenedSink {
+        prepared: target.into_sink(),
+        progress,
+        components,
+    })
+}
+
+/// What is known of the tables that may be registered.
+fn known(
     tables: &HashSet<TableName>,
     last: impl Fn(&TableName) -> Option<OrderKey>,
 ) -> HashMap<TableName, OrderKey> {
-    let of = |table: &TableName| Some((table.clone(), last(&blueprint.router.route(table))?));
+    let of = |table: &TableName| Some((table.clone(), last(table)?));
     tables.iter().filter_map(of).collect()
+}
+
+/// `continued`: the folder has been opened in this lineage before.
+fn file_config(blueprint: &Blueprint, dir: &Path, lineage: LineageId, continued: bool) -> FileConfig {
+    let changefeed = &blueprint.changefeed;
+    let file = &changefeed.sink.file;
+    let router = Arc::clone(&blueprint.router);
+    let mut config = FileConfig::new(dir.to_owned(), changefeed.id.clone(), lineage, router);
+    config.continued = continued;
+    config.rotate_bytes = file.rotate_size.bytes();
+    config.rotate_age = file.rotate_age.get();
+    config.canal.enum_as = match file.enum_as {
+        EnumAs::Text => weir_codec::EnumAs::Text,
+        EnumAs::Index => weir_codec::EnumAs::Index,
+    };
+    config.canal.time_zone = codec_offset(file.time_zone);
+    config
+}
+
+fn blackhole_config(changefeed: &Changefeed, delay: Duration, stall: Duration) -> BlackholeConfig {
+    let mut config = BlackholeConfig::new(changefeed.id.clone());
+    config.delay = delay;
+    config.stall = stall;
+    config
+}
+
+/// `replay_upto`: rows up to here may have been written before by an earlier generation.
+pub(crate) fn mysql_config(
+    changefeed: &Changefeed,
+    address: &MysqlAddress,
+    ends: &Ends,
+    router: &Arc<Router>,
+    lineage: LineageId,
+    replay_upto: OrderKey,
+) -> MysqlSinkConfig {
+    let tls = &changefeed.sink.tls;
+    let (host, user) = (address.host.clone(), address.user.clone());
+    let mut config = MysqlSinkConfig::new(changefeed.id.clone(), lineage, host, address.port, user);
+    config.password = Password::new(ends.sink_password().map(|secret| secret.expose().to_owned()));
+    config.tls = TlsSettings {
+        mode: tls_mode(tls.mode),
+        ca: tls.ca.clone(),
+        cert: tls.cert.clone(),
+        key: tls.key.clone(),
+    };
+    config.worker_count = usize::from(changefeed.sink.mysql.worker_count);
+    config.router = Arc::clone(router);
+    config.replay_upto = replay_upto;
+    config.connect_timeout = ends.connect_timeout();
+    config
+}
+
+const fn tls_mode(mode: TlsMode) -> weir_sink_mysql::TlsMode {
+    match mode {
+        TlsMode::Disabled => weir_sink_mysql::TlsMode::Disabled,
+        TlsMode::Preferred => weir_sink_mysql::TlsMode::Preferred,
+        TlsMode::Required => weir_sink_mysql::TlsMode::Required,
+        TlsMode::VerifyCa => weir_sink_mysql::TlsMode::VerifyCa,
+        TlsMode::VerifyIdentity => weir_sink_mysql::TlsMode::VerifyIdentity,
+    }
+}
+
+/// The codec prints whole minutes; the configuration accepts nothing finer.
+fn codec_offset(offset: UtcOffset) -> weir_codec::UtcOffset {
+    weir_codec::UtcOffset::parse(&offset.to_string()).unwrap_or(weir_codec::UtcOffset::UTC)
 }

@@ -1,13 +1,11 @@
 //! From the changefeed file to the stages' own options.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use weir_config::{Changefeed, EnumAs, SinkUri, Start, Until, UtcOffset};
-use weir_filter::{Router, TableFilter};
-use weir_sink::{BlackholeConfig, FileConfig, SinkConfig};
+use weir_config::{Changefeed, Start, Until};
+use weir_filter::TableFilter;
 use weir_source::files::{FilesOptions, StartAt, StopAt};
-use weir_types::{DdlEvent, ErrorReport, LineageId, SourcePosition, TableName};
+use weir_types::{DdlEvent, SourcePosition, TableName};
 
 /// Where the source starts without a saved position.
 pub(crate) fn start_at(start: &Start) -> StartAt {
@@ -54,45 +52,6 @@ pub fn files_options(
     }
 }
 
-/// Options of the sink. `continued`: it has been opened in this lineage before.
-pub(crate) fn sink_config(
-    changefeed: &Changefeed,
-    lineage: LineageId,
-    continued: bool,
-    router: &Arc<Router>,
-) -> Option<SinkConfig> {
-    Some(match &changefeed.sink.uri {
-        SinkUri::File { dir } => {
-            let file = &changefeed.sink.file;
-            let mut config = FileConfig::new(dir.clone(), changefeed.id.clone(), lineage, Arc::clone(router));
-            config.continued = continued;
-            config.rotate_bytes = file.rotate_size.bytes();
-            config.rotate_age = file.rotate_age.get();
-            config.canal.enum_as = match file.enum_as {
-                EnumAs::Text => weir_codec::EnumAs::Text,
-                EnumAs::Index => weir_codec::EnumAs::Index,
-            };
-            config.canal.time_zone = codec_offset(file.time_zone);
-            SinkConfig::File(config)
-        }
-        SinkUri::Blackhole { delay, stall } => {
-            let mut config = BlackholeConfig::new(changefeed.id.clone());
-            config.delay = *delay;
-            config.stall = *stall;
-            SinkConfig::Blackhole(config)
-        }
-        SinkUri::Mysql(_) => return None,
-    })
-}
-
-/// Something that is not wired.
-pub(crate) fn unsupported(what: &str) -> ErrorReport {
-    ErrorReport::new(&weir_config::ConfigError::Unsupported {
-        what: what.to_owned(),
-        place: weir_config::Place { line: 1, column: 1 },
-    })
-}
-
 /// Whether the filter lets something that the statement writes through.
 pub(crate) fn ddl_wanted(filter: &TableFilter, event: &DdlEvent) -> bool {
     let wanted = |name: &TableName| {
@@ -103,9 +62,4 @@ pub(crate) fn ddl_wanted(filter: &TableFilter, event: &DdlEvent) -> bool {
         }
     };
     event.writes.iter().chain(&event.makes).any(wanted)
-}
-
-/// The codec prints whole minutes; the configuration accepts nothing finer.
-fn codec_offset(offset: UtcOffset) -> weir_codec::UtcOffset {
-    weir_codec::UtcOffset::parse(&offset.to_string()).unwrap_or(weir_codec::UtcOffset::UTC)
 }
