@@ -21,6 +21,8 @@ use crate::rows::literal::Literal;
 use crate::target::TargetTable;
 
 pub use error::PlanError;
+#[cfg(test)]
+pub(crate) use keys::KeyColumn;
 use keys::KeyUse;
 pub(crate) use keys::{ConflictKey, Equality};
 

@@ -256,3 +256,7 @@ fn hash_value(value: &Value<'_>, hasher: &mut impl Hasher) {
         Value::Set(bits) => hasher.write_u64(bits),
     }
 }
+
+#[cfg(test)]
+#[path = "conflict_tests.rs"]
+mod tests;

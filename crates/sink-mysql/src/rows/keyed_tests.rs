@@ -92,7 +92,8 @@ struct Simulated {
 impl Simulated {
     /// Keys of the rows that hold a unique value of this one.
     fn meets(&self, row: &Ints) -> Vec<i32> {
-        let same = |other: &&Ints| other[0] == row[0] || (self.unique && row[1].is_some() && other[1] == row[1]);
+        let same =
+            |other: &&Ints| other[0] == row[0] || (self.unique && row[1].is_some() && other[1] == row[1]);
         self.rows.values().filter(same).map(|r| r[0].unwrap()).collect()
     }
 
@@ -162,7 +163,9 @@ fn changes_of_one_key_are_one_write() {
         Change::Delete(row(6, 6, 6)),
     ];
     let odku = "ON DUPLICATE KEY UPDATE `id`=VALUES(`id`),`u`=VALUES(`u`),`v`=VALUES(`v`)";
-    let mut work = KeyedWork::gather(&pull(&plan, &changes), 0).map(Option::unwrap).map(|w| w.counts());
+    let mut work = KeyedWork::gather(&pull(&plan, &changes), 0)
+        .map(Option::unwrap)
+        .map(|w| w.counts());
     assert_eq!(
         work.as_mut().unwrap(),
         &RowCounts {
@@ -182,7 +185,10 @@ fn changes_of_one_key_are_one_write() {
             "INSERT INTO `d`.`t` (`id`,`u`,`v`) VALUES (2,2,2),(5,4,4)".to_owned(),
         ]
     );
-    assert_eq!(groups[0].bytes, sql(&groups).iter().map(String::len).sum::<usize>());
+    assert_eq!(
+        groups[0].bytes,
+        sql(&groups).iter().map(String::len).sum::<usize>()
+    );
     let again = work.groups(LIMITS, true).unwrap();
     assert_eq!(
         sql(&again),
@@ -254,7 +260,13 @@ fn statements_are_bounded() {
     let pull = pull(&plan, &changes);
     let mut work = KeyedWork::gather(&pull, 0).unwrap().unwrap();
     let one = Limits { groups: 1, ..LIMITS };
-    let rows = |groups: &[Group]| -> Vec<u32> { groups.iter().flat_map(|g| &g.statements).map(|s| s.rows).collect() };
+    let rows = |groups: &[Group]| -> Vec<u32> {
+        groups
+            .iter()
+            .flat_map(|g| &g.statements)
+            .map(|s| s.rows)
+            .collect()
+    };
     assert_eq!(rows(&work.groups(one, false).unwrap()), [1000, 1000, 500]);
     let small = Limits {
         groups: 1,
@@ -267,7 +279,10 @@ fn statements_are_bounded() {
         groups: 1,
         packet_max: 40,
     };
-    assert!(matches!(work.groups(tiny, false), Err(RowsError::TooLarge { .. })));
+    assert!(matches!(
+        work.groups(tiny, false),
+        Err(RowsError::TooLarge { .. })
+    ));
 }
 
 #[test]
@@ -276,7 +291,11 @@ fn a_row_without_all_columns_is_refused() {
     let mut body = t::body(RowKind::Insert, &[&row(1, 2, 3)]);
     body[1] = 0b011;
     let mut pull = Pull::default();
-    pull.push(t::slice(&version(), 1, &[(RowKind::Insert, 0, body)]), &plan, OrderKey::MIN);
+    pull.push(
+        t::slice(&version(), 1, &[(RowKind::Insert, 0, body)]),
+        &plan,
+        OrderKey::MIN,
+    );
     assert!(matches!(
         KeyedWork::gather(&pull, 0),
         Err(RowsError::PartialImage { .. })
@@ -292,7 +311,11 @@ fn history(steps: &[(u8, i32, i32, i32)], unique: bool) -> Vec<Change> {
     let mut changes = Vec::new();
     for &(step, id, u, v) in steps {
         let new = vec![Some(id), (u > 0).then_some(u), Some(v)];
-        let at = state.rows.values().nth(usize::from(step / 4) % state.rows.len().max(1)).cloned();
+        let at = state
+            .rows
+            .values()
+            .nth(usize::from(step / 4) % state.rows.len().max(1))
+            .cloned();
         let change = match (step % 4, at) {
             (0, _) | (_, None) => Change::Insert(new),
             (1, Some(old)) => Change::Delete(old),

@@ -12,13 +12,16 @@
 //! * Text of other charsets than UTF-8 is hexadecimal behind an introducer, unless it is
 //!   ASCII and ASCII comes through the server's conversion unchanged.
 //! * Binary values, geometries (SRID and WKB) and vectors are `_binary'…'`.
-//! * JSON is text: a DECIMAL or a date inside of a document becomes a number or a string.
+//! * JSON is text. A document of MySQL with a DECIMAL, a date or bytes inside, which text
+//!   would turn into a DOUBLE or a string, is an expression of `JSON_OBJECT` and
+//!   `JSON_ARRAY` for MySQL ([`super::json`]).
 
 use std::io::Write;
 
 use weir_codec::charset::{self, Charset};
 use weir_types::{Column, Flavor, Value, WireType};
 
+use super::json;
 use crate::target::TargetColumn;
 
 /// A value that cannot be written, in words.
@@ -65,6 +68,8 @@ pub(crate) enum Literal {
         /// The target's column is an ENUM, too.
         to_enum: bool,
     },
+    /// JSON to a JSON column of MySQL.
+    Json,
     /// SET as members, joined by commas.
     Set(TextAs, Box<[Box<[u8]>]>),
 }
@@ -103,6 +108,7 @@ impl Literal {
                 let members = column.members.iter().map(|m| m.as_ref().into()).collect();
                 Self::Set(text_as(column.collation, flavor)?, members)
             }
+            WireType::Json if target.data_type == "json" && flavor == Flavor::Mysql => Self::Json,
             _ => Self::Plain,
         })
     }
@@ -140,7 +146,8 @@ impl Literal {
             (Value::Set(bits), Self::Set(text, members)) => set(*bits, *text, members, scratch, out)?,
             (Value::Enum(index), _) => integer(u64::from(*index), out),
             (Value::Set(bits), _) => integer(*bits, out),
-            (Value::Json(bytes), _) => json(bytes, scratch, out)?,
+            (Value::Json(bytes), Self::Json) => json::document(bytes, scratch, out)?,
+            (Value::Json(bytes), _) => json::text(bytes, scratch, out)?,
             _ => plain(value, place, out)?,
         }
         Ok(())
@@ -246,13 +253,13 @@ impl Iterator for Members<'_> {
 
 /// Text between quotes. The session's charset is UTF-8, whose later bytes are never a
 /// quote or a backslash.
-fn quoted(bytes: &[u8], out: &mut Vec<u8>) {
+pub(super) fn quoted(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'\'');
     escaped(bytes, out);
     out.push(b'\'');
 }
 
-fn escaped(mut bytes: &[u8], out: &mut Vec<u8>) {
+pub(super) fn escaped(mut bytes: &[u8], out: &mut Vec<u8>) {
     while let Some(at) = bytes.iter().position(|b| matches!(b, b'\'' | b'\\')) {
         let (head, tail) = bytes.split_at(at);
         out.extend_from_slice(head);
@@ -263,7 +270,7 @@ fn escaped(mut bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-fn binary(bytes: &[u8], zeros: usize, out: &mut Vec<u8>) {
+pub(super) fn binary(bytes: &[u8], zeros: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(b"_binary'");
     escaped(bytes, out);
     out.resize(out.len() + zeros, 0);
@@ -306,15 +313,6 @@ fn set(
     let written = text.write(scratch, out);
     scratch.clear();
     written
-}
-
-fn json(bytes: &[u8], scratch: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<(), Fault> {
-    out.push(b'\'');
-    let mut piece = |text: &[u8]| escaped(text, out);
-    weir_binlog::json::write_text_in_pieces(bytes, scratch, &mut piece)
-        .map_err(|_| "it is no JSON document")?;
-    out.push(b'\'');
-    Ok(())
 }
 
 /// Appending to a vector does not fail.

@@ -8,6 +8,7 @@ mod conflict;
 mod error;
 mod exact;
 mod image;
+mod json;
 mod keyed;
 pub(crate) mod literal;
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use weir_types::{
-    Block, BlockBuilder, BlockSlice, Column, CommitTs, Flavor, OrderKey, RowKind, TableName, TableVersion, WireType,
+    Block, BlockBuilder, BlockSlice, Column, CommitTs, Flavor, OrderKey, RowKind, TableName, TableVersion,
+    WireType,
 };
 
 use crate::target::{TargetColumn, TargetKey, TargetTable};
@@ -103,7 +104,11 @@ pub(crate) fn body(kind: RowKind, images: &[&Ints]) -> Vec<u8> {
 
 /// A slice of row events, each a transaction of its own; the first has commit-ts
 /// `first`.
-pub(crate) fn slice(version: &Arc<TableVersion>, first: u64, events: &[(RowKind, u8, Vec<u8>)]) -> BlockSlice {
+pub(crate) fn slice(
+    version: &Arc<TableVersion>,
+    first: u64,
+    events: &[(RowKind, u8, Vec<u8>)],
+) -> BlockSlice {
     let mut builder = BlockBuilder::new(Arc::clone(version));
     for (at, (kind, flags, body)) in events.iter().enumerate() {
         builder.push(u32::try_from(at).unwrap(), 1, *kind, *flags, body);
