@@ -119,6 +119,7 @@ impl Pipeline {
             MaintainerInputs {
                 saved: &opened.saved,
                 sink_progress: opened.sink.progress,
+                components: opened.sink.components,
                 tokens: token_source(&reader),
             },
             &flow,
@@ -275,6 +276,7 @@ fn place_collector(
 struct MaintainerInputs<'a> {
     saved: &'a SavedProgress,
     sink_progress: HashMap<TableName, OrderKey>,
+    components: Vec<Vec<TableName>>,
     tokens: TokenSource,
 }
 
@@ -307,6 +309,7 @@ fn place_maintainer(
         config: MaintainerConfig {
             saved: inputs.saved.keys(),
             sink_progress: inputs.sink_progress,
+            components: inputs.components,
             wants: Arc::new(move |table| filter.matches(table)),
         },
         store: Arc::clone(&blueprint.meta),

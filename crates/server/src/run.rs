@@ -35,6 +35,8 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 enum Ended {
     Finished { error: Option<ErrorReport> },
     Stopped,
+    /// Spans are to be formed anew.
+    Reform,
     Failed(ErrorReport),
 }
 
@@ -183,6 +185,9 @@ impl Run {
                     Ended::Finished { error: None } => return Ok(StopReason::Finished),
                     Ended::Finished { error: Some(error) } => return Err(error),
                     Ended::Stopped => return Ok(StopReason::Stopped),
+                    // All is well; nothing waits.
+                    Ended::Reform if !self.stop_wanted() => continue,
+                    Ended::Reform => return Ok(StopReason::Stopped),
                     Ended::Failed(error) if self.is_beginning() => {
                         match self.begin_again(error).await {
                             Ok(again) => command = again,
@@ -434,6 +439,7 @@ impl Watched {
             | MaintainerEvent::TableFailed { .. }
             | MaintainerEvent::Blocked(_) => None,
             MaintainerEvent::Failed(error) => Some(Ended::Failed(error)),
+            MaintainerEvent::Reform => Some(Ended::Reform),
             MaintainerEvent::CaughtUp { failed } => {
                 let first = failed.into_iter().next().map(|(_, error)| error);
                 Some(Ended::Finished {

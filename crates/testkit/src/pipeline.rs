@@ -103,6 +103,7 @@ impl Pipeline {
             maintainer: MaintainerCore::new(MaintainerConfig {
                 saved: saved.clone(),
                 sink_progress,
+                components: Vec::new(),
                 wants: Arc::new(|_| true),
             }),
             dispatchers: BTreeMap::new(),

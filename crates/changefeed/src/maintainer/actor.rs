@@ -79,6 +79,9 @@ pub enum MaintainerEvent {
         /// Everything delivered is durable and saved; false if the deadline cut it.
         clean: bool,
     },
+    /// Spans have to be formed anew: progress is saved, and the next generation is to be
+    /// built at once. Not a failure.
+    Reform,
 }
 
 /// The run ends when everything up to and including `target` is durable.
@@ -236,6 +239,10 @@ impl Maintainer {
             Effect::Failed(error) => post(&self.owner, MaintainerEvent::Failed(error)),
             Effect::CaughtUp { failed } => post(&self.owner, MaintainerEvent::CaughtUp { failed }),
             Effect::Stopped { clean } => post(&self.owner, MaintainerEvent::Stopped { clean }),
+            Effect::Reform => {
+                tracing::info!(changefeed = %self.changefeed, "tables are tied to each other otherwise than before: spans are formed anew");
+                post(&self.owner, MaintainerEvent::Reform);
+            }
         }
     }
 
@@ -279,7 +286,10 @@ impl Maintainer {
             .map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
         self.metrics.progress(self.core.checkpoint(), now_ms);
         let registry = self.core.registry();
-        let failed = registry.entries().filter(|entry| entry.failed.is_some()).count();
+        let failed = registry
+            .tables()
+            .filter(|(_, entry)| entry.failed.is_some())
+            .count();
         self.metrics
             .counts(registry.table_count(), failed, self.core.open_barriers());
     }
@@ -408,7 +418,10 @@ impl Handler<GetStatus> for Maintainer {
             checkpoint: self.core.checkpoint(),
             schema_checkpoint: registry.schema().checkpoint,
             tables: tables
-                .map(|(table, entry)| (table.clone(), entry.checkpoint, entry.failed.clone()))
+                .map(|(member, entry)| {
+                    let checkpoint = entry.checkpoint_of(member);
+                    (member.table.clone(), checkpoint, entry.failed.clone())
+                })
                 .collect(),
             open_barriers: self.core.open_barriers(),
         })

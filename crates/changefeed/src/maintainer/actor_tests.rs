@@ -195,6 +195,7 @@ impl Rig {
         let maintainer = Maintainer::new(MaintainerParts {
             changefeed: ChangefeedId("feed".into()),
             config: MaintainerConfig {
+                components: Vec::new(),
                 saved: progress.keys(),
                 sink_progress: [].into(),
                 wants: Arc::new(|_| true),

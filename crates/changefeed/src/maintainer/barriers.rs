@@ -17,6 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use weir_protocol::service::Member;
 use weir_types::{DdlEvent, DdlKind, DispatcherId, OrderKey, TableName};
 
 use super::registry::{Entry, Registry};
@@ -40,8 +41,7 @@ impl Barrier {
     /// reported it, and those whose stream still has it ahead.
     pub(super) fn participants(&self, key: OrderKey, registry: &Registry) -> BTreeSet<DispatcherId> {
         registry
-            .concerned(&self.event)
-            .filter(|entry| entry.position() < key)
+            .concerned(key, &self.event)
             .map(|entry| entry.id)
             .chain(self.reported.iter().copied())
             .collect()
@@ -55,25 +55,43 @@ impl Barrier {
         }
         let written = self.event.writes.iter().flat_map(|name| registry.named(name));
         written
-            .map(|entry| entry.id)
+            .map(|(_, entry)| entry.id)
             .find(|id| self.reported.contains(id))
             .or_else(|| self.reported.first().copied())
     }
 
-    /// Whether the table is gone behind the DDL. A rename that puts another table under
-    /// the same name keeps the dispatcher of the name.
-    fn ends(&self, entry: &Entry) -> bool {
-        let Some(table) = &entry.table else {
-            return false;
-        };
-        let covers = |name: &TableName| {
-            name.schema == table.schema && (name.table.is_empty() || name.table == table.table)
-        };
+    /// Tables of the dispatcher that are gone behind the DDL. A rename that puts another
+    /// table under the same name keeps the dispatcher of the name.
+    fn ends(&self, key: OrderKey, entry: &Entry) -> Vec<TableName> {
         let removes = matches!(
             self.event.kind,
             DdlKind::DropTable | DdlKind::RenameTable | DdlKind::DropDatabase
         );
-        removes && self.event.writes.iter().any(covers) && !self.event.makes.contains(table)
+        let ends = |member: &&Member| {
+            removes
+                && member.after < key
+                && self.writes(&member.table)
+                && !self.event.makes.contains(&member.table)
+        };
+        let gone = entry.members.iter().filter(ends);
+        gone.map(|member| member.table.clone()).collect()
+    }
+
+    fn writes(&self, table: &TableName) -> bool {
+        self.event
+            .writes
+            .iter()
+            .any(|name| name.schema == table.schema && (name.table.is_empty() || name.table == table.table))
+    }
+
+    /// Whether what ties the tables of the dispatcher together may be another behind the
+    /// DDL: it takes one of them away, or puts another table under its name.
+    fn unties(&self, key: OrderKey, entry: &Entry) -> bool {
+        let renames = self.event.kind == DdlKind::RenameTable;
+        let renamed = |member: &Member| renames && member.after < key && self.writes(&member.table);
+        let gone = self.ends(key, entry).len();
+        let several = entry.members.len() > 1;
+        several && gone < entry.members.len() && (gone > 0 || entry.members.iter().any(renamed))
     }
 }
 
@@ -93,6 +111,10 @@ pub(super) enum Verdict {
 pub(super) struct Passing {
     pub(super) pass: Vec<DispatcherId>,
     pub(super) end: Vec<DispatcherId>,
+    /// These stand at the DDL until the pipeline is rebuilt; some of their tables are
+    /// gone.
+    pub(super) hold: Vec<(DispatcherId, Vec<TableName>)>,
+    pub(super) reform: bool,
     pub(super) waited_ms: u64,
 }
 
@@ -147,7 +169,7 @@ impl Barriers {
             .iter()
             .filter_map(|id| registry.get(*id))
             .find(|entry| entry.failed.is_some());
-        if let Some(table) = failed.and_then(|entry| entry.table.clone()) {
+        if let Some(table) = failed.and_then(|entry| entry.first_table().cloned()) {
             return Verdict::Blocked(table);
         }
         if participants != barrier.reported {
@@ -178,20 +200,35 @@ impl Barriers {
     }
 
     /// The DDL at `key` is durable downstream: how everybody goes on. None if it was
-    /// known already.
-    pub(super) fn written(&mut self, key: OrderKey, registry: &Registry, now_ms: u64) -> Option<Passing> {
+    /// known already. With `reform`, or where tables that belonged together no longer do,
+    /// spans are formed anew: tables stand where they are, since behind the DDL their
+    /// rows may belong into other spans. The schema dispatcher passes and registers what
+    /// was made.
+    pub(super) fn written(
+        &mut self,
+        key: OrderKey,
+        reform: bool,
+        registry: &Registry,
+        now_ms: u64,
+    ) -> Option<Passing> {
         let barrier = self.open.remove(&key)?;
         let mut passing = Passing {
             waited_ms: now_ms.saturating_sub(barrier.since_ms),
             ..Passing::default()
         };
-        for id in &barrier.reported {
-            match registry.get(*id) {
-                Some(entry) if barrier.ends(entry) => passing.end.push(*id),
-                Some(_) => passing.pass.push(*id),
-                None => {}
+        let reported = || barrier.reported.iter().filter_map(|id| registry.get(*id));
+        let reform = reform || reported().any(|entry| barrier.unties(key, entry));
+        for entry in reported() {
+            let gone = barrier.ends(key, entry);
+            if !gone.is_empty() && gone.len() == entry.members.len() {
+                passing.end.push(entry.id);
+            } else if reform && entry.id != DispatcherId::SCHEMA {
+                passing.hold.push((entry.id, gone));
+            } else {
+                passing.pass.push(entry.id);
             }
         }
+        passing.reform = reform;
         Some(passing)
     }
 }

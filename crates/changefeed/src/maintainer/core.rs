@@ -11,22 +11,26 @@
 //! * Within one pipeline nothing is lost between the actors; reports are repeated by the
 //!   dispatchers all the same, and each is answered again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use weir_protocol::changefeed::{
     BarrierReached, BarrierWritten, DispatcherFailed, Flushed, Heartbeat, RegisterTable,
 };
 use weir_protocol::dispatcher::{BarrierAction, BarrierStep, EndDispatcher, FlushNow};
-use weir_protocol::service::Span;
+use weir_protocol::service::{Member, Span};
 use weir_protocol::store::AdvanceGc;
 use weir_types::{CommitTs, DispatcherId, ErrorClass, ErrorReport, OrderKey, TableName};
 
 use super::barriers::{Barriers, Passing, Verdict, WantsTable};
 use super::finish::{Failure, Mode, Outcome, arrived};
 use super::progress::{SavePolicy, SaveProgress, SavedKeys};
-use super::registry::{Entry, Registry};
+use super::registry::Registry;
 use crate::error::Error;
+
+/// Longest wait for what was delivered to become durable before spans are formed anew,
+/// milliseconds. What is late is delivered again.
+pub const REFORM_FLUSH_MS: u64 = 2_000;
 
 /// What a generation of the pipeline starts from.
 #[derive(Clone)]
@@ -35,6 +39,9 @@ pub struct MaintainerConfig {
     pub saved: SavedKeys,
     /// The sink's own progress per source table (finished files): a floor.
     pub sink_progress: HashMap<TableName, OrderKey>,
+    /// Tables that belong together, by their names at the source: those that are known
+    /// and wanted get one dispatcher. A table counts in the first that names it.
+    pub components: Vec<Vec<TableName>>,
     /// Which tables the changefeed replicates.
     pub wants: WantsTable,
 }
@@ -45,6 +52,7 @@ impl fmt::Debug for MaintainerConfig {
         f.debug_struct("MaintainerConfig")
             .field("tables", &self.saved.tables.len())
             .field("sink_progress", &self.sink_progress.len())
+            .field("components", &self.components.len())
             .finish_non_exhaustive()
     }
 }
@@ -100,6 +108,8 @@ pub enum Effect {
         /// Everything delivered is durable and saved; false if the deadline cut it.
         clean: bool,
     },
+    /// Build the pipeline anew, with spans formed anew. Progress is saved.
+    Reform,
 }
 
 /// One changefeed.
@@ -128,6 +138,7 @@ impl MaintainerCore {
         let MaintainerConfig {
             saved,
             sink_progress,
+            components,
             wants,
         } = config;
         let mut core = Self {
@@ -139,13 +150,35 @@ impl MaintainerCore {
             saves: SavePolicy::new(saved.clone()),
             mode: Mode::Running,
         };
-        for (table, key) in saved.tables {
-            if (core.wants.0)(&table) {
-                let after = core.floor(&table, key);
-                core.registry.insert(table, after);
-            }
-        }
+        core.form(saved.tables, components);
         core
+    }
+
+    /// Gives every wanted table that progress knows to a dispatcher.
+    fn form(&mut self, mut tables: BTreeMap<TableName, OrderKey>, components: Vec<Vec<TableName>>) {
+        tables.retain(|table, _| (self.wants.0)(table));
+        for component in components {
+            let known: Vec<_> = component
+                .into_iter()
+                .filter_map(|table| tables.remove_entry(&table))
+                .collect();
+            self.add(known);
+        }
+        for table in tables {
+            self.add(vec![table]);
+        }
+    }
+
+    /// A dispatcher for tables that are done up to these keys.
+    fn add(&mut self, tables: Vec<(TableName, OrderKey)>) {
+        let member = |(table, key): (TableName, OrderKey)| {
+            let after = self.floor(&table, key);
+            Member { table, after }
+        };
+        let members: Vec<_> = tables.into_iter().map(member).collect();
+        if !members.is_empty() {
+            self.registry.insert(members);
+        }
     }
 
     /// Creates the dispatchers that progress knows; the others are registered by the
@@ -153,7 +186,7 @@ impl MaintainerCore {
     pub fn start(&mut self, now_ms: u64, out: &mut Vec<Effect>) {
         out.extend(self.registry.entries().map(|entry| Effect::Create {
             id: entry.id,
-            span: span_of(entry),
+            span: entry.span(),
             after: entry.checkpoint,
         }));
         self.save(now_ms, out);
@@ -205,6 +238,9 @@ impl MaintainerCore {
         if entry.failed.is_some() {
             return;
         }
+        if entry.held {
+            return;
+        }
         if *key <= entry.passed {
             out.push(action(*dispatcher, *key, BarrierStep::Pass));
             return;
@@ -225,15 +261,24 @@ impl MaintainerCore {
 
     /// The DDL is durable downstream: everybody goes on.
     pub fn barrier_written(&mut self, message: BarrierWritten, now_ms: u64, out: &mut Vec<Effect>) {
-        let BarrierWritten { dispatcher, key, .. } = message;
-        match self.barriers.written(key, &self.registry, now_ms) {
-            Some(passing) => self.pass(key, &passing, out),
+        let BarrierWritten {
+            dispatcher,
+            key,
+            reform,
+        } = message;
+        match self.barriers.written(key, reform, &self.registry, now_ms) {
+            Some(passing) => {
+                self.pass(key, &passing, out);
+                if passing.reform {
+                    self.reform(key, &passing, now_ms, out);
+                }
+            }
             None => {
                 // Reported again because the answer was late.
                 let passed = self
                     .registry
                     .get(dispatcher)
-                    .is_some_and(|entry| key <= entry.passed);
+                    .is_some_and(|entry| key <= entry.passed && !entry.held);
                 if passed {
                     out.push(action(dispatcher, key, BarrierStep::Pass));
                 }
@@ -250,9 +295,10 @@ impl MaintainerCore {
             return;
         }
         let after = self.floor(table, *after);
-        let id = self.registry.insert(table.clone(), after);
+        let table = table.clone();
+        let span = Span::Table(table.clone());
+        let id = self.registry.insert(vec![Member { table, after }]);
         if matches!(self.mode, Mode::Running | Mode::Until(_)) {
-            let span = Span::Table(table.clone());
             out.push(Effect::Create { id, span, after });
         } else if let Some(entry) = self.registry.get_mut(id) {
             // Its start is saved; the next run creates it.
@@ -268,13 +314,10 @@ impl MaintainerCore {
         let Some(entry) = self.registry.get_mut(dispatcher) else {
             return;
         };
-        let table = match (&entry.table, error.class) {
-            (Some(table), ErrorClass::Table) => table.clone(),
-            _ => {
-                out.push(Effect::Failed(error));
-                return;
-            }
-        };
+        if entry.members.is_empty() || error.class != ErrorClass::Table {
+            out.push(Effect::Failed(error));
+            return;
+        }
         if entry.failed.is_some() {
             return;
         }
@@ -285,7 +328,13 @@ impl MaintainerCore {
         out.push(Effect::Detach(dispatcher));
         // What it delivered before may still become durable.
         out.push(Effect::Flush(FlushNow { dispatcher }));
-        out.push(Effect::TableFailed { table, error });
+        // None of its tables goes on.
+        for Member { table, .. } in &entry.members {
+            out.push(Effect::TableFailed {
+                table: table.clone(),
+                error: error.clone(),
+            });
+        }
         self.judge_all(out);
         self.settle(now_ms, out);
     }
@@ -322,16 +371,45 @@ impl MaintainerCore {
     /// The run ends when everything delivered is durable and saved, at the latest at
     /// `deadline_ms`.
     pub fn stop(&mut self, now_ms: u64, deadline_ms: u64, out: &mut Vec<Effect>) {
-        if !matches!(self.mode, Mode::Running | Mode::Until(_)) {
-            return;
+        match &mut self.mode {
+            Mode::Running | Mode::Until(_) => self.flush_all(out),
+            Mode::Reforming { .. } => {}
+            // The end is what the stop asks for, only that nothing is to follow.
+            Mode::Saving { outcome, .. } if *outcome == Outcome::Reform => {
+                *outcome = Outcome::Stopped { clean: true };
+                return;
+            }
+            Mode::Stopping { .. } | Mode::Saving { .. } | Mode::Done => return,
         }
         self.mode = Mode::Stopping { deadline_ms };
+        self.settle(now_ms, out);
+    }
+
+    fn flush_all(&mut self, out: &mut Vec<Effect>) {
         for entry in self.registry.entries_mut() {
             entry.flush_sent = true;
             entry.flushed = false;
             out.push(Effect::Flush(FlushNow { dispatcher: entry.id }));
         }
-        self.settle(now_ms, out);
+    }
+
+    /// Tables stand at the DDL at `key` for spans to be formed anew: ends the run as soon
+    /// as progress says so.
+    fn reform(&mut self, key: OrderKey, passing: &Passing, now_ms: u64, out: &mut Vec<Effect>) {
+        let by_schema = passing.pass.contains(&DispatcherId::SCHEMA);
+        let at = if by_schema { key } else { OrderKey::MIN };
+        match &mut self.mode {
+            Mode::Reforming { schema, .. } => *schema = at.max(*schema),
+            Mode::Running | Mode::Until(_) => {
+                self.mode = Mode::Reforming {
+                    deadline_ms: now_ms.saturating_add(REFORM_FLUSH_MS),
+                    schema: at,
+                };
+                self.flush_all(out);
+            }
+            // What is saved at the end has the tables behind the DDL.
+            Mode::Stopping { .. } | Mode::Saving { .. } | Mode::Done => {}
+        }
     }
 
     /// Saves what is due; ends a stop at its deadline.
@@ -385,6 +463,15 @@ impl MaintainerCore {
                 out.push(action(*id, key, BarrierStep::Pass));
             }
         }
+        for (id, gone) in &passing.hold {
+            self.registry.remove_members(*id, gone);
+            if let Some(entry) = self.registry.get_mut(*id) {
+                // The DDL is durable, and so was everything before it.
+                entry.checkpoint = entry.checkpoint.max(key);
+                entry.passed = entry.passed.max(key);
+                entry.held = true;
+            }
+        }
         out.push(Effect::BarrierPassed {
             waited_ms: passing.waited_ms,
         });
@@ -416,6 +503,11 @@ impl MaintainerCore {
                 let all = self.registry.entries().all(|entry| entry.flushed);
                 all.then_some(Outcome::Stopped { clean: true })
             }
+            Mode::Reforming { deadline_ms, schema } => {
+                let all = now_ms >= *deadline_ms || self.registry.entries().all(|entry| entry.flushed);
+                let registered = self.registry.schema().checkpoint >= *schema;
+                (all && registered).then_some(Outcome::Reform)
+            }
         };
         if let Some(outcome) = outcome {
             self.mode = Mode::Saving {
@@ -445,6 +537,7 @@ impl MaintainerCore {
                 failed: std::mem::take(failed),
             },
             Outcome::Stopped { clean } => Effect::Stopped { clean: *clean },
+            Outcome::Reform => Effect::Reform,
         });
         self.mode = Mode::Done;
     }
@@ -453,13 +546,6 @@ impl MaintainerCore {
         if let Some(update) = self.saves.next(&self.registry, now_ms, false) {
             out.push(Effect::Save(update));
         }
-    }
-}
-
-fn span_of(entry: &Entry) -> Span {
-    match &entry.table {
-        Some(table) => Span::Table(table.clone()),
-        None => Span::Schema,
     }
 }
 

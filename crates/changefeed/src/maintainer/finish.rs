@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use weir_protocol::service::Member;
 use weir_types::{CommitTs, DispatcherId, ErrorReport, OrderKey, TableName};
 
 use super::barriers::Barriers;
@@ -20,6 +21,9 @@ pub(super) enum Mode {
     Until(CommitTs),
     /// Ends when everything delivered is durable, at the latest at `deadline_ms`.
     Stopping { deadline_ms: u64 },
+    /// Spans are to be formed anew: ends when everything delivered is durable, or at
+    /// `deadline_ms`, but not before the schema dispatcher has passed `schema`.
+    Reforming { deadline_ms: u64, schema: OrderKey },
     /// The last save is under way.
     Saving { outcome: Outcome, begun: bool },
     /// Reported.
@@ -31,6 +35,7 @@ pub(super) enum Mode {
 pub(super) enum Outcome {
     CaughtUp(Vec<Failure>),
     Stopped { clean: bool },
+    Reform,
 }
 
 /// Dispatchers that can never go on: those that failed, and those that wait at a DDL for
@@ -81,7 +86,7 @@ pub(super) fn arrived(registry: &Registry, barriers: &Barriers, target: CommitTs
         .tables()
         .filter(|(_, entry)| entry.failed.is_some() || behind(entry.checkpoint));
     let (mut failures, mut waiting) = (Vec::new(), Vec::new());
-    for (table, entry) in late {
+    for (Member { table, .. }, entry) in late {
         if let Some(error) = &entry.failed {
             failures.push((table.clone(), error.clone()));
         } else if let Some(error) = blocked_error(registry, barriers, entry.id) {
@@ -107,6 +112,6 @@ fn blocked_error(registry: &Registry, barriers: &Barriers, id: DispatcherId) -> 
     let failed = registry
         .tables()
         .find(|(_, entry)| entry.failed.is_some())
-        .map(|(table, _)| table.clone())?;
+        .map(|(member, _)| member.table.clone())?;
     Some(ErrorReport::new(&Error::BlockedByFailedTable { key, failed }))
 }

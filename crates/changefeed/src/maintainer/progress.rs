@@ -114,10 +114,11 @@ impl SavePolicy {
     fn diff(&self, registry: &Registry) -> Option<SaveProgress> {
         let changed: Vec<_> = registry
             .tables()
-            .filter(|(table, entry)| self.saved.tables.get(*table) != Some(&entry.checkpoint))
-            .map(|(table, entry)| (table.clone(), entry.checkpoint))
+            .map(|(member, entry)| (&member.table, entry.checkpoint_of(member)))
+            .filter(|(table, key)| self.saved.tables.get(*table) != Some(key))
+            .map(|(table, key)| (table.clone(), key))
             .collect();
-        let live: BTreeSet<_> = registry.tables().map(|(table, _)| table).collect();
+        let live: BTreeSet<_> = registry.tables().map(|(member, _)| &member.table).collect();
         let removed: Vec<_> = self
             .saved
             .tables

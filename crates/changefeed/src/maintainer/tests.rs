@@ -56,6 +56,7 @@ impl Rig {
             core: MaintainerCore::new(MaintainerConfig {
                 saved,
                 sink_progress: sink_progress.iter().map(|(t, ts)| (name(t), key(*ts))).collect(),
+                components: Vec::new(),
                 wants: Arc::new(wants),
             }),
             now_ms: 0,
@@ -103,6 +104,7 @@ impl Rig {
                 None => "caught up, 0 failed".to_owned(),
             },
             Effect::Stopped { clean } => format!("stopped {clean}"),
+            Effect::Reform => "reform".to_owned(),
         }
     }
 

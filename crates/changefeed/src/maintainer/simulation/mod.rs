@@ -55,6 +55,7 @@ enum End {
     Crash,
     CaughtUp(Vec<Failure>),
     Stopped,
+    Reform,
 }
 
 /// What kind of run it is.
@@ -90,6 +91,7 @@ impl<'a> World<'a> {
         let core = MaintainerCore::new(MaintainerConfig {
             saved: saved.clone(),
             sink_progress: disk.progress(history),
+            components: Vec::new(),
             wants: Arc::new(|_| true),
         });
         Self {
@@ -343,6 +345,7 @@ impl<'a> World<'a> {
             }
             Effect::Failed(error) => panic!("the changefeed failed: {error}"),
             Effect::CaughtUp { failed } => self.end = Some(End::CaughtUp(failed)),
+            Effect::Reform => self.end = Some(End::Reform),
             Effect::Stopped { clean } => {
                 assert!(clean);
                 self.end = Some(End::Stopped);
