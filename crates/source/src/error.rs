@@ -127,7 +127,13 @@ pub enum SourceError {
     },
     /// The connection to the server failed.
     #[error(transparent)]
-    Wire(#[from] WireError),
+    Wire(WireError),
+    /// The account may not do what is needed.
+    #[error("the account lacks a privilege: {message}")]
+    Privilege {
+        /// What the server said.
+        message: String,
+    },
     /// A setting of the server under which its binlog cannot be replicated.
     #[error("`{setting}` of the server is `{actual}`, it must be {expected}")]
     Setting {
@@ -192,6 +198,20 @@ pub enum SourceError {
     Panicked,
 }
 
+/// ER_SPECIFIC_ACCESS_DENIED_ERROR and ER_TABLEACCESS_DENIED_ERROR.
+const PRIVILEGE_CODES: [u16; 2] = [1227, 1142];
+
+impl From<WireError> for SourceError {
+    fn from(error: WireError) -> Self {
+        match error {
+            WireError::Server { error, .. } if PRIVILEGE_CODES.contains(&error.code) => Self::Privilege {
+                message: error.message,
+            },
+            error => Self::Wire(error),
+        }
+    }
+}
+
 /// Result of this crate.
 pub(crate) type Result<T, E = SourceError> = std::result::Result<T, E>;
 
@@ -238,6 +258,7 @@ impl Classified for SourceError {
             Self::UnknownStart { .. } => "WEIR-SRC-023",
             Self::Answer { .. } => "WEIR-SRC-024",
             Self::Version { .. } => "WEIR-SRC-025",
+            Self::Privilege { .. } => "WEIR-SRC-026",
         }
     }
 
@@ -280,6 +301,9 @@ impl Classified for SourceError {
             Self::Behind { .. } => "wait until the server has caught up, or point the source at one that has",
             Self::UnknownStart { .. } => "name a GTID set that is part of the server's executed set",
             Self::Answer { .. } => "report this with the version of the server",
+            Self::Privilege { .. } => {
+                "grant the account REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: REPLICATION SLAVE and BINLOG MONITOR) on *.*"
+            }
             Self::Version { .. } => "use MySQL 8.0 or later, or MariaDB 10.5 or later",
             Self::Panicked => "report the log of this run",
         }

@@ -22,6 +22,8 @@ pub(crate) const BEHIND_MAX: Duration = Duration::from_secs(60);
 const CLASH_WINDOW: Duration = Duration::from_secs(60);
 /// How long the server may list a connection of ours that has ended without its notice.
 const LISTED_MAX: Duration = Duration::from_secs(10);
+/// MariaDB's ER_SLAVE_SAME_ID; MySQL says it with 1236.
+const SAME_ID_CODE: u16 = 4052;
 /// How often the list is looked at.
 const LISTED_POLL: Duration = Duration::from_millis(250);
 
@@ -130,6 +132,9 @@ impl Lost {
                 Refusal::Kicked => Self::Kicked(error),
                 Refusal::Definite(definite) => Self::Definite(definite),
             },
+            SourceError::Wire(WireError::Server { error: ref told, .. }) if told.code == SAME_ID_CODE => {
+                Self::Kicked(error)
+            }
             SourceError::Behind { missing } => Self::Behind(missing),
             error if error.class() == ErrorClass::Transient => Self::Transient(reason(&error), error),
             error => Self::Definite(error),
