@@ -95,12 +95,12 @@ impl Pair {
         } else {
             &self.start
         };
-        Changefeed::between(from, to, start, &format!("{SETTINGS}{}{more}", self.filter()))
-    }
-
-    fn filter(&self) -> String {
-        let main = &self.names.main;
-        format!("[filter]\nrules = [\"{main}.*\", \"{main}_*.*\"]\n")
+        Changefeed::between(
+            from,
+            to,
+            start,
+            &format!("{SETTINGS}{}{more}", filter(&self.names)),
+        )
     }
 
     /// What a comparison looks at.
@@ -159,6 +159,12 @@ impl Pair {
     }
 }
 
+/// TOML that lets a test's databases through and nothing else.
+pub fn filter(names: &Names) -> String {
+    let main = &names.main;
+    format!("[filter]\nrules = [\"{main}.*\", \"{main}_*.*\"]\n")
+}
+
 /// Writes a row with a number of its own to a table `(client, n)` of the source and waits for it at the sink.
 ///
 /// # Errors
@@ -177,8 +183,11 @@ pub fn lag(source: &mut Client, sink: &mut Client, table: &str, limit: Duration)
     Ok(start.elapsed())
 }
 
-/// Where a changefeed of this test starts: after everything that the source has now.
-fn start_position(client: &mut Client) -> Result<String> {
+/// The line of `[source]` that starts a changefeed after everything that the source has now.
+///
+/// # Errors
+/// When the server does not answer.
+pub fn start_position(client: &mut Client) -> Result<String> {
     let sql = if client.is_mariadb()? {
         "SELECT @@GLOBAL.gtid_binlog_pos"
     } else {

@@ -14,6 +14,7 @@ mod harness;
 mod locked_table;
 mod memory;
 mod network;
+mod source;
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
