@@ -222,7 +222,7 @@ fn hash_value(value: &Value<'_>, hasher: &mut impl Hasher) {
             hasher.write(bytes);
         }
         Value::Date { year, month, day } => {
-            hasher.write_u32(u32::from(year) << 16 | u32::from(month) << 8 | u32::from(day))
+            hasher.write_u32(u32::from(year) << 16 | u32::from(month) << 8 | u32::from(day));
         }
         Value::Time {
             negative,

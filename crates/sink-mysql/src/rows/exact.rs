@@ -127,7 +127,7 @@ impl Builder {
             rows: open.rows,
         };
         let fits = |statement: &Statement| {
-            statement.sql.len() + self.row.len() + 1 <= STATEMENT_BYTES_MAX.min(self.packet_max)
+            statement.sql.len() + self.row.len() < STATEMENT_BYTES_MAX.min(self.packet_max)
         };
         if let (Some(open), Some(statement)) = (&mut self.open, self.work.statements.last_mut())
             && *open == wanted(open)
