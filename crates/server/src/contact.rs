@@ -110,3 +110,63 @@ fn meet(ends: Arc<Ends>, mut changefeed: Changefeed) -> Result<Contact, ErrorRep
         one_server,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unreachable() -> Changefeed {
+        // Port 1 of this machine: nobody listens there.
+        let text = "id = \"c\"\n[source]\nuri = \"mysql://u@127.0.0.1:1\"\n[sink]\nuri = \"blackhole://\"\n";
+        Changefeed::parse(text).unwrap()
+    }
+
+    #[actix::test]
+    async fn work_that_blocks_is_left_behind_at_a_stop() {
+        let (stop, stopped) = watch::channel(false);
+        let done = off_thread(&stopped, || Ok(7)).await.unwrap();
+        assert!(matches!(done, Answer::Done(7)));
+        let (release, blocked) = std::sync::mpsc::channel::<()>();
+        stop.send_replace(true);
+        let left = off_thread(&stopped, move || {
+            // Ends when the test does.
+            let _released = blocked.recv();
+            Ok(())
+        });
+        assert!(matches!(left.await.unwrap(), Answer::Stopped));
+        drop(release);
+        let (_keep, never) = watch::channel(false);
+        let lost = off_thread::<()>(&never, || panic!("on purpose")).await;
+        assert!(lost.is_err_and(|error| error.code == "WEIR-SRV-005"));
+    }
+
+    #[actix::test]
+    async fn the_first_contact_is_tried_for_a_limited_time() {
+        let (stop, mut stopped) = watch::channel(false);
+        let limit = Duration::from_millis(1_500);
+        let begun = Instant::now();
+        let tried = first_contact(&unreachable(), limit, begun + limit, &mut stopped).await;
+        let error = tried.err().unwrap();
+        assert_eq!((error.code, error.class), ("WEIR-WIR-001", ErrorClass::Transient));
+        assert!(begun.elapsed() >= limit, "{:?}", begun.elapsed());
+
+        let far = Instant::now() + Duration::from_secs(600);
+        let changefeed = unreachable();
+        let waiting = first_contact(&changefeed, limit, far, &mut stopped);
+        let (answer, ()) = tokio::join!(waiting, async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            stop.send_replace(true);
+        });
+        assert!(matches!(answer, Ok(Answer::Stopped)));
+    }
+
+    #[actix::test]
+    async fn what_is_definite_is_not_tried_again() {
+        let (_keep, mut stop) = watch::channel(false);
+        let mut changefeed = unreachable();
+        changefeed.source.password_env = Some("WEIR_NO_SUCH_VARIABLE".to_owned());
+        let limit = Duration::from_secs(600);
+        let refused = first_contact(&changefeed, limit, Instant::now() + limit, &mut stop).await;
+        assert!(refused.is_err_and(|error| error.code == "WEIR-CFG-008"));
+    }
+}

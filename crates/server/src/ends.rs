@@ -203,3 +203,74 @@ pub fn check_apart(tables: &[TableName], filter: &TableFilter, router: &Router) 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_types::Classified as _;
+
+    use super::*;
+
+    const FEED: &str = r#"
+id = "orders"
+[source]
+uri = "mysql://repl:one@[::1]:3310"
+start = "file:b.000002:4"
+server-id = 7
+heartbeat-interval = "2s"
+[source.tls]
+mode = "verify-ca"
+ca = "/ca.pem"
+[filter]
+rules = ["shop.*", "!shop.copy_*"]
+[[route]]
+match = "shop.*"
+target-table = "copy_{table}"
+[sink]
+uri = "mysql://app:two@db"
+[sink.tls]
+mode = "disabled"
+"#;
+
+    #[test]
+    fn each_end_has_its_own_account() {
+        let changefeed = Changefeed::parse(FEED).unwrap();
+        let ends = Ends::of(&changefeed, Duration::from_secs(60)).unwrap();
+        let (source, sink) = (ends.source(&changefeed).unwrap(), ends.sink(&changefeed).unwrap());
+        let password = |end: &Endpoint| end.password.as_ref().unwrap().expose().to_owned();
+        assert_eq!((source.host.as_str(), source.port), ("::1", 3310));
+        assert_eq!(
+            (source.user.as_str(), password(&source)),
+            ("repl", "one".to_owned())
+        );
+        assert_eq!(source.tls.mode, weir_wire::TlsMode::VerifyCa);
+        assert_eq!(source.tls.ca.as_deref(), Some("/ca.pem".as_ref()));
+        assert_eq!(source.connect_timeout, ATTEMPT_MAX);
+        assert_eq!((sink.host.as_str(), sink.port), ("db", 3306));
+        assert_eq!((sink.user.as_str(), password(&sink)), ("app", "two".to_owned()));
+        assert_eq!(sink.tls.mode, weir_wire::TlsMode::Disabled);
+
+        let address = changefeed.source.uri.mysql().unwrap();
+        let options = ends.server_options(&changefeed, address, Some(&Until::CaughtUp), None);
+        assert_eq!(options.server_id, 7);
+        assert_eq!(options.heartbeat, Duration::from_secs(2));
+        assert_eq!(options.stop, Some(weir_source::files::StopAt::CaughtUp));
+    }
+
+    #[test]
+    fn one_server_needs_targets_that_are_left_out() {
+        let changefeed = Changefeed::parse(FEED).unwrap();
+        let (filter, router) = (changefeed.table_filter().unwrap(), changefeed.router().unwrap());
+        let tables = [TableName::new("shop", "a"), TableName::new("shop", "b")];
+        assert!(check_apart(&tables, &filter, &router).is_ok());
+        let narrow = TableFilter::new(&["shop.?"], weir_filter::NameCase::Sensitive).unwrap();
+        assert!(check_apart(&tables, &narrow, &router).is_ok());
+        // `copy_a` would be read, and written to `copy_copy_a`, and so on.
+        let wide = TableFilter::new(&["shop.*"], weir_filter::NameCase::Sensitive).unwrap();
+        let error = check_apart(&tables, &wide, &router).unwrap_err();
+        assert_eq!(error.code(), "WEIR-SRV-013");
+        assert!(error.to_string().contains("`shop.copy_a`"), "{error}");
+        let same = weir_filter::Router::identity(weir_filter::NameCase::Sensitive);
+        assert!(check_apart(&tables, &narrow, &same).is_err());
+        assert!(check_apart(&[], &narrow, &same).is_ok());
+    }
+}

@@ -40,6 +40,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "sink",
         &["types", "protocol", "actor", "codec", "binlog", "filter"],
     ),
+    (
+        "sink-mysql",
+        &["types", "protocol", "binlog", "codec", "filter", "schema", "sink"],
+    ),
 ];
 
 /// Outside libraries that only the named crates may use.
@@ -47,6 +51,8 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("redb", &["changefeed"]),
     ("sqlparser", &["schema"]),
     ("mysql_common", &["bench"]),
+    ("mysql_async", &["sink-mysql", "bench", "xtask", "integration"]),
+    ("openssl", &["wire", "sink-mysql"]),
     ("clap", &["cli", "bench", "xtask"]),
     ("actix-web", &["server"]),
     (
