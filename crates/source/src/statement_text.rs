@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use encoding_rs::{
-    BIG5, EUC_JP, EUC_KR, Encoding, GB18030, SHIFT_JIS, WINDOWS_1250, WINDOWS_1251, WINDOWS_1252,
+    BIG5, EUC_JP, EUC_KR, Encoding, GB18030, IBM866, ISO_8859_2, ISO_8859_7, ISO_8859_8, ISO_8859_13, KOI8_R,
+    KOI8_U, MACINTOSH, SHIFT_JIS, WINDOWS_874, WINDOWS_1250, WINDOWS_1251, WINDOWS_1252, WINDOWS_1254,
+    WINDOWS_1256, WINDOWS_1257,
 };
 use weir_binlog::query::QuerySettings;
 use weir_types::{DdlSession, Flavor};
@@ -16,30 +18,67 @@ const NO_FOREIGN_KEY_CHECKS: u32 = 1 << 26;
 /// it out, and have it off unless told otherwise.
 const MARIADB_EXPLICIT_DEFAULTS: u32 = 1 << 24;
 
-/// Charset of a client collation, for those that can be a client's (UTF-16 and UTF-32
-/// cannot) and are known; collation ids as in MySQL's `information_schema.COLLATIONS`.
-fn encoding(collation: u16) -> Option<&'static Encoding> {
-    Some(match collation {
+/// What a text of a client is written in.
+enum Charset {
+    /// UTF-8, ASCII, or not told.
+    Utf8,
+    Other(&'static Encoding),
+    /// One whose letters are not known here.
+    Unknown,
+}
+
+/// MariaDB's collations without padding, but for those of Unicode: the padding one's id
+/// and this.
+const NOPAD: std::ops::Range<u16> = 1024..2048;
+
+/// Charset of a client collation, ids as in the servers' `information_schema.COLLATIONS`.
+/// UTF-16 and UTF-32 cannot be a client's.
+fn charset(collation: u16) -> Charset {
+    let padding = if NOPAD.contains(&collation) {
+        collation - NOPAD.start
+    } else {
+        collation
+    };
+    Charset::Other(match padding {
         1 | 84 => BIG5,
+        2 | 9 | 21 | 27 | 77 => ISO_8859_2,
         5 | 8 | 15 | 31 | 47..=49 | 94 => WINDOWS_1252,
+        7 | 74 => KOI8_R,
         12 | 91 | 97 | 98 => EUC_JP,
         13 | 88 | 95 | 96 => SHIFT_JIS,
         14 | 23 | 50..=52 => WINDOWS_1251,
+        16 | 71 => ISO_8859_8,
+        18 | 89 => WINDOWS_874,
         19 | 85 => EUC_KR,
+        20 | 41 | 42 | 79 => ISO_8859_13,
+        22 | 75 => KOI8_U,
         24 | 28 | 86 | 87 | 248..=250 => GB18030,
+        25 | 70 => ISO_8859_7,
         26 | 34 | 44 | 66 | 99 => WINDOWS_1250,
-        _ => return None,
+        29 | 58 | 59 => WINDOWS_1257,
+        30 | 78 => WINDOWS_1254,
+        36 | 68 => IBM866,
+        39 | 53 => MACINTOSH,
+        57 | 67 => WINDOWS_1256,
+        // dec8, cp850, hp8, swe7, armscii8, keybcs2, macce, cp852, geostd8.
+        3 | 4 | 6 | 10 | 32 | 37 | 38 | 40 | 43 | 64 | 69 | 72 | 73 | 80..=82 | 92 | 93 => {
+            return Charset::Unknown;
+        }
+        _ => return Charset::Utf8,
     })
 }
 
 /// Reads a statement. `collation`: the client's, if the event tells it.
 pub(crate) fn decode(bytes: &[u8], collation: Option<u16>) -> Option<Cow<'_, str>> {
-    if bytes.is_ascii() {
-        return std::str::from_utf8(bytes).ok().map(Cow::Borrowed);
-    }
-    match collation.and_then(encoding) {
-        Some(encoding) => encoding.decode_without_bom_handling_and_without_replacement(bytes),
-        None => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
+    let charset = if bytes.is_ascii() {
+        Charset::Utf8
+    } else {
+        collation.map_or(Charset::Utf8, charset)
+    };
+    match charset {
+        Charset::Utf8 => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
+        Charset::Other(encoding) => encoding.decode_without_bom_handling_and_without_replacement(bytes),
+        Charset::Unknown => None,
     }
 }
 
@@ -118,6 +157,10 @@ mod tests {
         assert_eq!(decode("größe".as_bytes(), Some(255)).as_deref(), Some("größe"));
         assert_eq!(decode(b"gr\xf6\xdfe", Some(8)).as_deref(), Some("größe"));
         assert_eq!(decode(b"gr\xf6\xdfe", Some(255)), None);
+        assert_eq!(decode(b"\xb3\xf3d\xbc", Some(9)).as_deref(), Some("łódź"));
+        assert_eq!(decode(b"gr\xf6\xdfe", Some(1071)).as_deref(), Some("größe"));
+        // Valid UTF-8 by chance: two letters of cp850.
+        assert_eq!(decode(b"\xc3\xa9", Some(4)), None);
         // The second byte of this character is a backslash.
         assert_eq!(decode(b"\x95\x5c", Some(13)).as_deref(), Some("表"));
     }

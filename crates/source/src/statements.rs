@@ -45,12 +45,18 @@ impl TransactionAssembler {
             place: self.place(),
             collation: collation.unwrap_or(0),
         };
-        let sql = statement_text::decode(query.sql, collation).ok_or_else(unreadable)?;
         let schema = std::str::from_utf8(query.schema).map_err(|_| unreadable())?;
         let session = Session {
             default_schema: schema,
             flavor: self.flavor,
             sql_mode: query.settings.sql_mode.unwrap_or(0),
+        };
+        let Some(sql) = statement_text::decode(query.sql, collation) else {
+            // Keywords are ASCII in every charset: they tell what is no concern of ours.
+            return match classify(&String::from_utf8_lossy(query.sql), &session) {
+                Ok(ignored @ Statement::Ignored(_)) => Ok(ignored),
+                _ => Err(unreadable()),
+            };
         };
         classify(&sql, &session).map_err(|source| SourceError::Statement {
             place: self.place(),

@@ -46,6 +46,8 @@ pub struct ServerReader {
     clashes: Clashes,
     /// Since when the server at the address lags behind what was read.
     behind_since: Option<Instant>,
+    /// Reason of the outage as it was logged.
+    told: Option<&'static str>,
     metrics: LinkMetrics,
 }
 
@@ -98,6 +100,7 @@ impl ServerReader {
             vain: 0,
             clashes: Clashes::default(),
             behind_since: None,
+            told: None,
             metrics: LinkMetrics::new(changefeed.to_owned()),
             options,
         };
@@ -234,8 +237,8 @@ impl ServerReader {
             return Ok(Progress::Ended(End::Refused));
         }
         let error = ErrorReport::new(&lost.into_report()?);
-        if self.backoff.attempts() == 0 {
-            // Once per outage.
+        // Once per outage, and when it turns out to be another one than it seemed.
+        if self.told.replace(reason) != Some(reason) {
             tracing::warn!(
                 code = error.code(),
                 reason,
@@ -375,7 +378,7 @@ impl ServerReader {
         };
         link.is_silent = false;
         link.stream.set_silence(self.options.silence());
-        self.vain = 0;
+        (self.vain, self.told) = (0, None);
         if self.backoff.attempts() > 0 {
             tracing::info!(
                 attempts = self.backoff.attempts(),
