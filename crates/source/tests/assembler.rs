@@ -9,6 +9,7 @@ use bench::{Bench, EVENT_BYTES, table_id};
 use proptest::prelude::*;
 use weir_binlog::event::{Event, Incident, StatementPart};
 use weir_binlog::gtid::{EXTRA_START_ALTER, MariadbGtid};
+use weir_binlog::query::{QueryCharset, QuerySettings};
 use weir_binlog::xa::XaPrepare;
 use weir_protocol::store::StoreInput;
 use weir_source::{RowsMeta, Skip, SourceError};
@@ -293,6 +294,22 @@ fn ddl_counts_as_an_event_and_cuts_the_group() {
             .iter()
             .all(|txn| txn.ddls.iter().all(|ddl| !ddl.sql.contains("USER")))
     );
+}
+
+#[test]
+fn a_text_that_cannot_be_read_stops_only_where_it_may_concern_a_table() {
+    let cp850 = QuerySettings {
+        charset: Some(QueryCharset {
+            client: 4,
+            connection: 4,
+            server: 255,
+        }),
+        ..QuerySettings::default()
+    };
+    let mut b = Bench::new();
+    b.query_with(b"CREATE VIEW v AS SELECT '\x84' AS x", cp850).unwrap();
+    let result = b.query_with(b"CREATE TABLE t (c CHAR(1) DEFAULT '\x84')", cp850);
+    assert_eq!(code(result), "WEIR-SRC-001");
 }
 
 #[test]

@@ -102,13 +102,17 @@ impl Bench {
     }
 
     pub(crate) fn query(&mut self, sql: &str) -> Result<(), SourceError> {
+        self.query_with(sql.as_bytes(), QuerySettings::default())
+    }
+
+    pub(crate) fn query_with(&mut self, sql: &[u8], settings: QuerySettings<'_>) -> Result<(), SourceError> {
         self.event(&Event::Query(Box::new(Query {
             thread: 1,
             exec_seconds: 0,
             error_code: 0,
             schema: b"s",
-            settings: QuerySettings::default(),
-            sql: sql.as_bytes(),
+            settings,
+            sql,
         })))
     }
 
