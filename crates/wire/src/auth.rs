@@ -32,9 +32,9 @@ const ASK_PUBLIC_KEY: u8 = 2;
 const PARSEC_NONCE_BYTES: usize = 32;
 /// `parsec`: bytes of the salt.
 const PARSEC_SALT_BYTES: usize = 18;
-/// `parsec`: largest exponent of the iterations, 1024 · 2^20. The server's own is 3; more
+/// `parsec`: largest exponent of the iterations, 1024 · 2^10. The servers have 0 to 3; more
 /// would only keep us busy.
-const PARSEC_FACTOR_MAX: u8 = 20;
+const PARSEC_FACTOR_MAX: u8 = 10;
 
 /// A plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

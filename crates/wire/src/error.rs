@@ -7,7 +7,7 @@ use std::time::Duration;
 use weir_types::{Classified, ErrorClass};
 
 /// Characters of a server's message that are kept.
-const MESSAGE_CHARS_MAX: usize = 512;
+const MESSAGE_CHARS_MAX: usize = 1024;
 
 /// Error of a server, as its error packet says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct ServerError {
     pub code: u16,
     /// Five characters of SQLSTATE; empty if the server did not send one.
     pub sql_state: String,
-    /// Message; control characters replaced, cut to 512 characters.
+    /// Message; control characters replaced, cut to 1024 characters.
     pub message: String,
 }
 
@@ -164,8 +164,8 @@ pub enum WireError {
         /// The error.
         error: ServerError,
     },
-    /// The server refused the dump or ended it with error 1236, which has many reasons;
-    /// its message tells which.
+    /// The server refused the dump or ended it: error 1236, which has many reasons told
+    /// apart by the message only, or MariaDB's 4052 (another replica has our server id).
     #[error("`{address}` ended the binlog dump: {message}")]
     DumpRefused {
         /// Host and port.
@@ -237,7 +237,7 @@ impl WireError {
 
     /// Sorts what a server answered to a dump command or sent in the stream.
     pub(crate) fn from_dump(address: &str, error: ServerError) -> Self {
-        if error.code == 1236 {
+        if matches!(error.code, 1236 | 4052) {
             Self::DumpRefused {
                 address: address.to_owned(),
                 message: error.message,
@@ -348,6 +348,9 @@ impl Classified for WireError {
             }
             Self::TlsHandshake { .. } => "check the TLS versions and ciphers that the server allows",
             Self::TlsFile { .. } => "name a PEM file that exists, may be read and is not encrypted",
+            Self::Server { error, .. } if matches!(error.code, 1044 | 1142 | 1143 | 1227 | 1370) => {
+                "grant the account the privilege that the message names"
+            }
             Self::Server { .. } => "see the server's manual for this error",
             Self::DumpRefused { .. } => "see the server's message; check the start position and the server id",
             Self::EventTooLarge { .. } => "raise the event size limit, or make the server write smaller rows",
@@ -392,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_servers_text_is_tamed() {
-        let long = "é\n".repeat(600);
+        let long = "é\n".repeat(1024);
         let error = ServerError::new(1, b"", long.as_bytes());
         assert_eq!(error.message.chars().count(), MESSAGE_CHARS_MAX);
         assert!(error.message.chars().all(|c| !c.is_control()));

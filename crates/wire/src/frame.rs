@@ -145,7 +145,7 @@ impl Framed {
         }
         WireError::Disconnected {
             address: self.address.clone(),
-            source: Some(error),
+            source: Some(tls::plain_error(error)),
         }
     }
 
@@ -285,7 +285,21 @@ impl Framed {
             .transport
             .write_all(&bytes)
             .and_then(|()| self.transport.flush());
-        sent.map_err(|error| self.io(error))
+        sent.map_err(|error| self.write_error(error))
+    }
+
+    /// Sorts an error of a write. A server that refuses our certificate under TLS 1.3 says
+    /// so and closes while we already send the login: the reason is still there to be read.
+    fn write_error(&mut self, error: io::Error) -> WireError {
+        let timed_out = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+        if let Transport::Tls(stream) = &mut self.transport
+            && !timed_out
+            && let Err(behind) = stream.read(&mut [0])
+            && tls::certificate_alert(&behind).is_some()
+        {
+            return self.io(behind);
+        }
+        self.io(error)
     }
 
     /// Sends a command: a payload that starts a new sequence.

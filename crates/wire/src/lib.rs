@@ -21,6 +21,11 @@ mod secret;
 mod socket;
 mod tls;
 
+#[cfg(test)]
+mod fake_server;
+#[cfg(test)]
+mod tests;
+
 pub use connection::Connection;
 pub use dump::{DumpRequest, DumpStream, EventBuf};
 pub use endpoint::{Endpoint, ServerInfo, TlsMode, TlsOptions};

@@ -7,7 +7,8 @@ use std::path::Path;
 use openssl::error::ErrorStack;
 use openssl::pkey::PKey;
 use openssl::ssl::{
-    self, HandshakeError, SslConnector, SslConnectorBuilder, SslMethod, SslStream, SslVerifyMode, SslVersion,
+    self, ErrorCode, HandshakeError, SslConnector, SslConnectorBuilder, SslMethod, SslStream, SslVerifyMode,
+    SslVersion,
 };
 use openssl::x509::store::X509StoreBuilder;
 use openssl::x509::{X509, X509VerifyResult};
@@ -18,8 +19,10 @@ use crate::socket::Socket;
 
 /// Reason codes by which OpenSSL reports the alerts of the other side about our
 /// certificate: 1000 + the number of the alert (RFC 8446, section 6.2): bad, unsupported,
-/// revoked, expired, unknown certificate, unknown authority, certificate required.
-const CERTIFICATE_ALERTS: [i32; 7] = [1042, 1043, 1044, 1045, 1046, 1048, 1116];
+/// revoked, expired, unknown certificate, unknown authority, a signature that does not fit
+/// (an authority of the same name, as servers make them for themselves), certificate
+/// required.
+const CERTIFICATE_ALERTS: [i32; 8] = [1042, 1043, 1044, 1045, 1046, 1048, 1051, 1116];
 
 /// What is needed to go over to TLS, made before anything is sent.
 pub(crate) struct Handshake<'a> {
@@ -40,7 +43,7 @@ impl<'a> Handshake<'a> {
     pub(crate) fn new(endpoint: &'a Endpoint) -> Result<Self, WireError> {
         let own = |error: ErrorStack| WireError::TlsHandshake {
             address: endpoint.address(),
-            what: error.to_string(),
+            what: reasons(&error),
         };
         let mut builder = SslConnector::builder(SslMethod::tls_client()).map_err(own)?;
         builder
@@ -64,7 +67,7 @@ impl<'a> Handshake<'a> {
         let own = |error: ErrorStack| {
             Failure::Tls(WireError::TlsHandshake {
                 address: address(),
-                what: error.to_string(),
+                what: reasons(&error),
             })
         };
         socket.read_ahead();
@@ -94,7 +97,7 @@ impl<'a> Handshake<'a> {
                 },
                 None => WireError::TlsHandshake {
                     address: address(),
-                    what: error.to_string(),
+                    what: error.ssl_error().map_or_else(|| error.to_string(), reasons),
                 },
             }),
         })
@@ -115,7 +118,7 @@ fn file_error(path: &Path, what: impl ToString) -> WireError {
 /// Certificates of a PEM file, at least one.
 fn certificates(path: &Path) -> Result<Vec<X509>, WireError> {
     let pem = fs::read(path).map_err(|error| file_error(path, error))?;
-    let found = X509::stack_from_pem(&pem).map_err(|error| file_error(path, error))?;
+    let found = X509::stack_from_pem(&pem).map_err(|error| file_error(path, reasons(&error)))?;
     if found.is_empty() {
         return Err(file_error(path, "it holds no certificate"));
     }
@@ -136,7 +139,7 @@ fn trust(builder: &mut SslConnectorBuilder, ca: Option<&Path>) -> Result<(), Wir
         }
         return Ok(());
     };
-    let own = |error: ErrorStack| file_error(path, error);
+    let own = |error: ErrorStack| file_error(path, reasons(&error));
     let mut store = X509StoreBuilder::new().map_err(own)?;
     for certificate in certificates(path)? {
         store.add_cert(certificate).map_err(own)?;
@@ -153,7 +156,8 @@ fn present(builder: &mut SslConnectorBuilder, options: &TlsOptions) -> Result<()
         (Some(alone), None) => return Err(file_error(alone, "`tls.key` is not set beside `tls.cert`")),
         (None, Some(alone)) => return Err(file_error(alone, "`tls.cert` is not set beside `tls.key`")),
     };
-    let bad_cert = |error: ErrorStack| file_error(cert, error);
+    let bad_cert = |error: ErrorStack| file_error(cert, reasons(&error));
+    let bad_key = |error: ErrorStack| file_error(key, reasons(&error));
     for (index, certificate) in certificates(cert)?.into_iter().enumerate() {
         if index == 0 {
             builder.set_certificate(&certificate).map_err(bad_cert)?;
@@ -164,11 +168,41 @@ fn present(builder: &mut SslConnectorBuilder, options: &TlsOptions) -> Result<()
     let pem = fs::read(key).map_err(|error| file_error(key, error))?;
     // With a passphrase given, even an empty one, OpenSSL does not ask for it at the
     // terminal.
-    let private = PKey::private_key_from_pem_passphrase(&pem, &[]).map_err(|error| file_error(key, error))?;
+    let private = PKey::private_key_from_pem_passphrase(&pem, &[]).map_err(bad_key)?;
     builder
         .set_private_key(&private)
         .and_then(|()| builder.check_private_key())
-        .map_err(|error| file_error(key, error))
+        .map_err(bad_key)
+}
+
+/// What OpenSSL says, without its source lines.
+fn reasons(stack: &ErrorStack) -> String {
+    let mut out = Vec::<&str>::new();
+    for error in stack.errors() {
+        let reason = error.reason().unwrap_or("unknown reason");
+        if !out.contains(&reason) {
+            out.push(reason);
+        }
+    }
+    if out.is_empty() {
+        "unknown reason".to_owned()
+    } else {
+        out.join(", ")
+    }
+}
+
+/// An error of a running TLS connection without OpenSSL's source lines.
+pub(crate) fn plain_error(error: io::Error) -> io::Error {
+    let inner = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<ssl::Error>());
+    match inner.map(|inner| (inner.code(), inner.ssl_error())) {
+        Some((ErrorCode::SSL, Some(stack))) => {
+            io::Error::new(error.kind(), format!("TLS: {}", reasons(stack)))
+        }
+        Some(_) => io::Error::new(error.kind(), "TLS ended without notice"),
+        None => error,
+    }
 }
 
 /// Text of an alert about our certificate. Under TLS 1.3 it comes after the handshake,
