@@ -307,7 +307,8 @@ fn a_text_that_cannot_be_read_stops_only_where_it_may_concern_a_table() {
         ..QuerySettings::default()
     };
     let mut b = Bench::new();
-    b.query_with(b"CREATE VIEW v AS SELECT '\x84' AS x", cp850).unwrap();
+    b.query_with(b"CREATE VIEW v AS SELECT '\x84' AS x", cp850)
+        .unwrap();
     let result = b.query_with(b"CREATE TABLE t (c CHAR(1) DEFAULT '\x84')", cp850);
     assert_eq!(code(result), "WEIR-SRC-001");
 }
