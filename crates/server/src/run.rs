@@ -33,7 +33,9 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How a generation ended.
 enum Ended {
-    Finished { error: Option<ErrorReport> },
+    Finished {
+        error: Option<ErrorReport>,
+    },
     Stopped,
     /// Spans are to be formed anew.
     Reform,

@@ -67,8 +67,7 @@ fn open_mysql(
         recovered.lineage,
         end,
     );
-    let target =
-        Prepared::open(config, Arc::clone(&blueprint.counters)).map_err(|e| ErrorReport::new(&e))?;
+    let target = Prepared::open(config, Arc::clone(&blueprint.counters)).map_err(|e| ErrorReport::new(&e))?;
     let greatest = target.floors().values().max().copied();
     resume::check_output(greatest, recovered.resolved).map_err(|e| ErrorReport::new(&e))?;
     let progress = known(tables, |source| {
@@ -142,6 +141,8 @@ pub(crate) fn mysql_config(
     };
     config.worker_count = usize::from(changefeed.sink.mysql.worker_count);
     config.router = Arc::clone(router);
+    // The changefeed file was checked: its rules compile.
+    config.filter = changefeed.table_filter().ok().map(Arc::new);
     config.replay_upto = replay_upto;
     config.connect_timeout = ends.connect_timeout();
     config
