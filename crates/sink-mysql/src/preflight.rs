@@ -127,7 +127,8 @@ fn version(info: &ServerInfo) -> Check {
     )
 }
 
-/// The schema `weir` is there, or can be made, and belongs to this history.
+/// The schema `weir` is there, or can be made. Whether it belongs to this changefeed's
+/// store is known only when that is open.
 async fn own_schema(conn: &mut Conn, config: &MysqlSinkConfig, info: &ServerInfo) -> Result<Check> {
     let name = "schema `weir`";
     let grants = grants(conn).await?;
@@ -145,14 +146,14 @@ async fn own_schema(conn: &mut Conn, config: &MysqlSinkConfig, info: &ServerInfo
             false,
         ));
     }
-    let expected = "no progress of another history";
+    let expected = "readable";
     Ok(match progress::owner(conn, config).await {
         Ok(None) => check(name, "weir.changefeeds", expected, "no progress yet", true),
         Ok(Some(lineage)) => check(
             name,
             "weir.changefeeds",
             expected,
-            format!("store `{lineage}`"),
+            format!("progress of store `{lineage}`"),
             true,
         ),
         Err(error) => failed(name, "weir.changefeeds", expected, &error),

@@ -186,27 +186,19 @@ pub(crate) async fn claim(conn: &mut Conn, config: &MysqlSinkConfig, user: &str)
 /// Writes nothing.
 ///
 /// # Errors
-/// It is another one than the configuration's, or cannot be read.
+/// It cannot be read.
 pub(crate) async fn owner(conn: &mut Conn, config: &MysqlSinkConfig) -> Result<Option<String>> {
     let query = format!(
         "SELECT lineage FROM weir.changefeeds WHERE changefeed = {}",
         literal(&config.changefeed.0)
     );
     let row: std::result::Result<Option<Row>, Error> = conn.query_first(query).await;
-    let found = match row {
-        Ok(row) => row.map(|row| text(&row, 0)),
+    match row {
+        Ok(row) => Ok(row.map(|row| text(&row, 0))),
         Err(error) => match judge(&error) {
-            Verdict::Definite(Problem::MissingTable, _) => None,
-            _ => return Err(own_error("read the schema `weir`", &error)),
+            Verdict::Definite(Problem::MissingTable, _) => Ok(None),
+            _ => Err(own_error("read the schema `weir`", &error)),
         },
-    };
-    match found {
-        Some(found) if found != config.lineage.to_string() => Err(MysqlSinkError::OtherLineage {
-            changefeed: config.changefeed.to_string(),
-            found,
-            expected: config.lineage.to_string(),
-        }),
-        found => Ok(found),
     }
 }
 
