@@ -22,7 +22,13 @@ pub(crate) fn sort(message: &str, place: &Place, seen: &GtidSet) -> Refusal {
     if says("with the same server_uuid/server_id") {
         return Refusal::Kicked;
     }
-    Refusal::Definite(if says("purged") || says("too old") {
+    Refusal::Definite(if says("anonymous transaction") {
+        SourceError::Setting {
+            setting: "gtid_mode",
+            expected: "ON_PERMISSIVE while transactions without GTID are read",
+            actual: "ON".to_owned(),
+        }
+    } else if says("purged") || says("too old") {
         SourceError::PurgedGtids {
             missing: missing(message).unwrap_or_else(|| format!("behind {seen}")),
         }
@@ -114,6 +120,8 @@ mod tests {
             ),
             "kicked"
         );
+        let text = definite("Cannot replicate anonymous transaction when AUTO_POSITION = 1, at file ./b.000008");
+        assert!(text.contains("ON_PERMISSIVE"), "{text}");
         let text = definite("log event entry exceeded max_allowed_packet");
         assert!(
             text.ends_with("log event entry exceeded max_allowed_packet"),
