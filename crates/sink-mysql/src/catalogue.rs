@@ -58,7 +58,7 @@ fn missing(name: &TableName) -> MysqlSinkError {
         problem: Problem::MissingTable,
         reply: ServerReply {
             code: 1146,
-            state: "42S02".to_owned(),
+            state: "42S02".into(),
             name: None,
         },
     }

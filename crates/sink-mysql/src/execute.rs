@@ -55,7 +55,7 @@ struct Texts {
 
 impl Texts {
     fn add(&mut self, sql: &[u8], statement: Option<usize>) {
-        let fits = |text: &Text| text.sql.len() + sql.len() + 1 <= self.bytes_max;
+        let fits = |text: &Text| text.sql.len() + sql.len() < self.bytes_max;
         if !self.all.last().is_some_and(fits) {
             self.all.push(Text::default());
         }

@@ -15,9 +15,9 @@ pub struct ServerReply {
     /// Error number.
     pub code: u16,
     /// SQLSTATE.
-    pub state: String,
+    pub state: Box<str>,
     /// Key, column or constraint.
-    pub name: Option<String>,
+    pub name: Option<Box<str>>,
 }
 
 impl ServerReply {
@@ -29,8 +29,9 @@ impl ServerReply {
                 .chars()
                 .filter(char::is_ascii_alphanumeric)
                 .take(5)
-                .collect(),
-            name: name_in(error.code, &error.message),
+                .collect::<String>()
+                .into(),
+            name: name_in(error.code, &error.message).map(Into::into),
         }
     }
 }
@@ -191,7 +192,7 @@ pub(crate) fn judge(error: &Error) -> Verdict {
             Problem::TooLarge,
             ServerReply {
                 code: 1153,
-                state: "08S01".to_owned(),
+                state: "08S01".into(),
                 name: None,
             },
         ),
