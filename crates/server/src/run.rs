@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -143,6 +143,7 @@ async fn run_reachable(
         blueprint,
         resumed: None,
         tables: 0,
+        earlier: Earlier::default(),
         machine: StateMachine::new(Generation(0)),
         clock: started,
     };
@@ -160,8 +161,25 @@ struct Run {
     /// Whether the first generation found progress.
     resumed: Option<bool>,
     tables: u64,
+    /// What the sources of earlier generations have read.
+    earlier: Earlier,
     machine: StateMachine,
     clock: Instant,
+}
+
+/// What generations that have ended have read. Each source counts from nothing.
+#[derive(Default)]
+struct Earlier {
+    bytes: u64,
+    transactions: u64,
+}
+
+impl Earlier {
+    fn add(&mut self, read: &ReadProgress) {
+        self.bytes += read.bytes_read.swap(0, Ordering::Relaxed);
+        self.transactions += read.transactions.swap(0, Ordering::Relaxed);
+        read.bytes_total.store(0, Ordering::Relaxed);
+    }
 }
 
 impl Run {
@@ -284,6 +302,7 @@ impl Run {
         self.reporter.force();
         self.look(&pipeline).await;
         let stopped = pipeline.stop().await;
+        self.earlier.add(&self.blueprint.read);
         match (ended, stopped) {
             (Ended::Failed(error), _) => Ended::Failed(error),
             (ended, Ok(())) => ended,
@@ -330,12 +349,17 @@ impl Run {
     async fn look(&mut self, pipeline: &Pipeline) {
         let now_ms = self.now_ms();
         let (read, rows) = (&self.blueprint.read, self.blueprint.counters.totals().rows.rows());
-        let copy = |from: &std::sync::atomic::AtomicU64, to: &std::sync::atomic::AtomicU64| {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        let copy = |from: &AtomicU64, to: &AtomicU64, earlier: u64| {
+            to.store(from.load(Ordering::Relaxed) + earlier, Ordering::Relaxed);
         };
-        copy(&read.bytes_read, &self.progress.bytes_read);
-        copy(&read.bytes_total, &self.progress.bytes_total);
-        copy(&read.transactions, &self.progress.transactions);
+        let earlier = &self.earlier;
+        copy(&read.bytes_read, &self.progress.bytes_read, earlier.bytes);
+        copy(&read.bytes_total, &self.progress.bytes_total, earlier.bytes);
+        copy(
+            &read.transactions,
+            &self.progress.transactions,
+            earlier.transactions,
+        );
         self.progress.rows.store(rows, Ordering::Relaxed);
         if !self.reporter.due(now_ms) {
             return;
@@ -351,14 +375,14 @@ impl Run {
     fn summary(&self, elapsed: Duration, reason: StopReason) -> RunSummary {
         let totals = self.blueprint.counters.totals();
         RunSummary {
-            transactions: self.blueprint.read.transactions.load(Ordering::Relaxed),
+            transactions: self.earlier.transactions,
             inserts: totals.rows.inserts,
             updates: totals.rows.updates,
             deletes: totals.rows.deletes,
             tables: self.tables,
             ddl: totals.ddl,
             bytes: totals.bytes,
-            source_bytes: self.blueprint.read.bytes_read.load(Ordering::Relaxed),
+            source_bytes: self.earlier.bytes,
             output_files: totals.files,
             checksum: totals.checksum,
             elapsed,
