@@ -6,6 +6,10 @@
 //! * [`actor::BinlogReader`]: the stage of the pipeline.
 //! * [`preflight::preflight`]: what `weir check` asks of the files.
 
+// The model of the integration tests serves unit tests too.
+#[cfg(test)]
+extern crate self as weir_source;
+
 pub mod actor;
 mod assembler;
 mod digest;

@@ -19,6 +19,8 @@ mod plan;
 mod preflight;
 mod reader;
 mod refusal;
+#[cfg(test)]
+mod replay_tests;
 mod scan;
 mod session;
 mod start;

@@ -188,7 +188,9 @@ impl ServerReader {
         }
         if self.is_first && link.at_end {
             let time_ms = now_ms().saturating_add_signed(link.clock_ahead_ms);
-            self.intake.assembler.set_time_ms(time_ms.saturating_sub(IDLE_MARGIN_MS));
+            self.intake
+                .assembler
+                .set_time_ms(time_ms.saturating_sub(IDLE_MARGIN_MS));
         }
         self.is_first = false;
         if link.end.identity != position.identity {

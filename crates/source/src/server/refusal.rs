@@ -120,7 +120,8 @@ mod tests {
             ),
             "kicked"
         );
-        let text = definite("Cannot replicate anonymous transaction when AUTO_POSITION = 1, at file ./b.000008");
+        let text =
+            definite("Cannot replicate anonymous transaction when AUTO_POSITION = 1, at file ./b.000008");
         assert!(text.contains("ON_PERMISSIVE"), "{text}");
         let text = definite("log event entry exceeded max_allowed_packet");
         assert!(

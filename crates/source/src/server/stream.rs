@@ -5,6 +5,7 @@ use std::time::Duration;
 use weir_binlog::Decoder;
 use weir_binlog::error::BinlogError;
 use weir_binlog::event::Event;
+use weir_binlog::event_type::EventType;
 use weir_binlog::format::{ChecksumAlgorithm, FormatDescription};
 use weir_binlog::header::{EventHeader, HEADER_BYTES};
 use weir_binlog::raw::{EventBytes, RawEvent};
@@ -17,8 +18,7 @@ use crate::error::{Result, SourceError};
 pub(crate) enum Next<'a> {
     /// The events of this file follow.
     File(Place),
-    /// How the events that follow are written. `place` is behind it if it is an event of
-    /// the file.
+    /// How the events that follow are written.
     Format {
         header: EventHeader,
         format: &'a FormatDescription,
@@ -43,11 +43,80 @@ pub(crate) enum Next<'a> {
 /// How long to wait for more before what was read is handed over.
 const LULL: Duration = Duration::from_millis(2);
 
+/// Tells what the bytes of a stream's events are.
+pub(crate) struct Framing {
+    decoder: Decoder,
+    place: Place,
+}
+
+impl Framing {
+    pub(crate) fn new() -> Self {
+        Self {
+            decoder: Decoder::new(ChecksumAlgorithm::Crc32),
+            place: Place::new("", 0),
+        }
+    }
+
+    /// Takes in one event.
+    ///
+    /// # Errors
+    /// Those of the decoder.
+    pub(crate) fn take<'a>(&'a mut self, bytes: EventBytes<'a>) -> Result<Next<'a>> {
+        let Self { decoder, place } = self;
+        let failed = |place: &Place, source: BinlogError| SourceError::Binlog {
+            place: format!("{}:{}", place.file, place.offset),
+            source,
+        };
+        let (header, body_bytes) = frame(decoder, &bytes).map_err(|e| failed(place, e))?;
+        let checksum_bytes = bytes.len().saturating_sub(HEADER_BYTES + body_bytes);
+        let raw = RawEvent {
+            header,
+            bytes,
+            checksum_bytes,
+        };
+        let kind = kind(&header);
+        if header.type_number == EventType::FormatDescription.number() {
+            if kind == Kind::InFile {
+                place.pass(&header);
+            }
+            return Ok(match decoder.format() {
+                Some(format) => Next::Format { header, format },
+                None => Next::Nothing,
+            });
+        }
+        match kind {
+            Kind::NextFile => {
+                let Event::Rotate(rotate) = raw.decode(None).map_err(|e| failed(place, e))? else {
+                    return Ok(Next::Nothing);
+                };
+                *place = Place::new(&String::from_utf8_lossy(rotate.file), rotate.position);
+                Ok(Next::File(place.clone()))
+            }
+            Kind::Heartbeat => {
+                if let Event::Heartbeat(heartbeat) = raw.decode(None).map_err(|e| failed(place, e))? {
+                    let is_exact = header.type_number == EventType::HeartbeatV2.number();
+                    place.heartbeat(heartbeat.file, heartbeat.position, is_exact);
+                }
+                Ok(Next::Heartbeat)
+            }
+            Kind::MadeUp => Ok(Next::Nothing),
+            Kind::Format | Kind::InFile => {
+                let (start, end) = place.pass(&header);
+                Ok(Next::Event {
+                    start,
+                    end,
+                    raw,
+                    format: decoder.format(),
+                })
+            }
+        }
+    }
+}
+
 /// The stream of one connection.
 pub(crate) struct EventStream {
     stream: DumpStream,
-    decoder: Decoder,
-    place: Place,
+    framing: Framing,
     silence: Duration,
     /// The limit of a read that is set, and the one that the next read is to have.
     limit: Option<Duration>,
@@ -59,8 +128,7 @@ impl EventStream {
     pub(crate) fn new(stream: DumpStream, silence: Duration) -> Self {
         Self {
             stream,
-            decoder: Decoder::new(ChecksumAlgorithm::Crc32),
-            place: Place::new("", 0),
+            framing: Framing::new(),
             silence,
             limit: None,
             wanted: silence,
@@ -69,7 +137,7 @@ impl EventStream {
 
     /// File and offset of the next event.
     pub(crate) const fn place(&self) -> &Place {
-        &self.place
+        &self.framing.place
     }
 
     /// From now on the server may be silent for so long.
@@ -86,76 +154,18 @@ impl EventStream {
             self.stream.set_read_timeout(self.wanted)?;
             self.limit = Some(self.wanted);
         }
-        let is_lull = self.wanted == LULL;
-        let Self {
-            stream,
-            decoder,
-            place,
-            wanted,
-            silence,
-            ..
-        } = self;
-        let buffer = match stream.next(bytes_max) {
-            Ok(Some(buffer)) => buffer,
+        let bytes = match self.stream.next(bytes_max) {
+            Ok(Some(EventBuf::Borrowed(bytes))) => EventBytes::Borrowed(bytes),
+            Ok(Some(EventBuf::Owned(bytes))) => EventBytes::Owned(bytes),
             Ok(None) => return Ok(Next::Ended),
-            Err(WireError::ReadTimeout { .. }) if is_lull => {
-                *wanted = *silence;
+            Err(WireError::ReadTimeout { .. }) if self.wanted == LULL => {
+                self.wanted = self.silence;
                 return Ok(Next::Dry);
             }
             Err(error) => return Err(error.into()),
         };
-        *wanted = LULL;
-        let bytes = match buffer {
-            EventBuf::Borrowed(bytes) => EventBytes::Borrowed(bytes),
-            EventBuf::Owned(bytes) => EventBytes::Owned(bytes),
-        };
-        let failed = |place: &Place, source: BinlogError| SourceError::Binlog {
-            place: format!("{}:{}", place.file, place.offset),
-            source,
-        };
-        let (header, body_bytes) = frame(decoder, &bytes).map_err(|e| failed(place, e))?;
-        let checksum_bytes = bytes.len().saturating_sub(HEADER_BYTES + body_bytes);
-        let raw = RawEvent {
-            header,
-            bytes,
-            checksum_bytes,
-        };
-        let is_format = header.type_number == weir_binlog::EventType::FormatDescription.number();
-        match kind(&header) {
-            Kind::NextFile => {
-                let Event::Rotate(rotate) = raw.decode(None).map_err(|e| failed(place, e))? else {
-                    return Ok(Next::Nothing);
-                };
-                *place = Place::new(&String::from_utf8_lossy(rotate.file), rotate.position);
-                Ok(Next::File(place.clone()))
-            }
-            Kind::Heartbeat => {
-                if let Event::Heartbeat(heartbeat) = raw.decode(None).map_err(|e| failed(place, e))? {
-                    let is_exact = header.type_number == weir_binlog::EventType::HeartbeatV2.number();
-                    place.heartbeat(heartbeat.file, heartbeat.position, is_exact);
-                }
-                Ok(Next::Heartbeat)
-            }
-            Kind::MadeUp => Ok(Next::Nothing),
-            Kind::Format | Kind::InFile if is_format => {
-                if kind(&header) == Kind::InFile {
-                    place.pass(&header);
-                }
-                match decoder.format() {
-                    Some(format) => Ok(Next::Format { header, format }),
-                    None => Ok(Next::Nothing),
-                }
-            }
-            Kind::Format | Kind::InFile => {
-                let (start, end) = place.pass(&header);
-                Ok(Next::Event {
-                    start,
-                    end,
-                    raw,
-                    format: decoder.format(),
-                })
-            }
-        }
+        self.wanted = LULL;
+        self.framing.take(bytes)
     }
 }
 
