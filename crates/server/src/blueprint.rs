@@ -22,6 +22,9 @@ use crate::filter_history::FilterHistory;
 use crate::sinks::OpenedSink;
 use crate::{resume, sinks, translate};
 
+/// Folder of the store in the data folder.
+pub(crate) const STORE_DIR: &str = "store";
+
 /// What every generation of a run shares.
 pub(crate) struct Blueprint {
     pub(crate) changefeed: Changefeed,

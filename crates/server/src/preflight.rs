@@ -2,12 +2,15 @@
 //! expected and actual.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use weir_config::{Changefeed, ConfigError, Start};
+use weir_event_store::LogStore;
 use weir_source::server::server_preflight;
 use weir_types::{LineageId, OrderKey};
 
+use crate::blueprint::STORE_DIR;
 use crate::ends::{ATTEMPT_MAX, Ends, check_apart};
 use crate::sinks::mysql_config;
 
@@ -53,17 +56,18 @@ impl Check {
     }
 }
 
-/// Makes all checks of servers at either end.
+/// Makes all checks of servers at either end. `data_dir`: where store and state lie, or
+/// would lie.
 ///
 /// # Errors
-/// A password is not where the file says, or a name in the file is not understood.
-pub fn servers(changefeed: &Changefeed) -> Result<Vec<Check>, ConfigError> {
+/// A password is not where the file says.
+pub fn servers(changefeed: &Changefeed, data_dir: &Path) -> Result<Vec<Check>, ConfigError> {
     let ends = Ends::of(changefeed, ATTEMPT_MAX)?;
     let mut changefeed = changefeed.clone();
     // A source that cannot be reached is a finding below.
     let _reported = ends.learn(&mut changefeed);
     let mut checks = source(&ends, &changefeed);
-    checks.extend(sink(&ends, &changefeed));
+    checks.extend(sink(&ends, &changefeed, data_dir));
     if changefeed.source.uri.mysql().is_some() && changefeed.sink.uri.mysql().is_some() {
         checks.push(apart(&ends, &changefeed));
     }
@@ -84,7 +88,7 @@ fn source(ends: &Ends, changefeed: &Changefeed) -> Vec<Check> {
     checks
 }
 
-fn sink(ends: &Ends, changefeed: &Changefeed) -> Vec<Check> {
+fn sink(ends: &Ends, changefeed: &Changefeed, data_dir: &Path) -> Vec<Check> {
     let Some(address) = changefeed.sink.uri.mysql() else {
         return Vec::new();
     };
@@ -98,7 +102,11 @@ fn sink(ends: &Ends, changefeed: &Changefeed) -> Vec<Check> {
         .map(|table| router.route(table).schema.to_string())
         .collect();
     let schemas: Vec<String> = schemas.into_iter().collect();
-    let (router, lineage) = (Arc::new(router), LineageId(0));
+    // No store's: progress of any at the sink is another's. A store that is damaged says
+    // so when it is opened.
+    let none = LineageId(0);
+    let lineage = LogStore::lineage(&data_dir.join(STORE_DIR)).ok().flatten();
+    let (router, lineage) = (Arc::new(router), lineage.unwrap_or(none));
     let config = mysql_config(changefeed, address, ends, &router, lineage, OrderKey::MIN);
     let found = weir_sink_mysql::preflight(config, &schemas);
     found.into_iter().map(Check::of_sink).collect()

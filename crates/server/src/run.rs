@@ -15,7 +15,7 @@ use weir_dispatcher::TableLabels;
 use weir_source::actor::{EndReason, ReadProgress};
 use weir_types::{Classified, CommitTs, ErrorClass, ErrorReport, Generation};
 
-use crate::blueprint::Blueprint;
+use crate::blueprint::{Blueprint, STORE_DIR};
 use crate::contact::{Answer, Contact, RETRY_INTERVAL, first_contact, off_thread, stopped};
 use crate::error::ServerError;
 use crate::filter_history::FilterHistory;
@@ -91,7 +91,7 @@ fn blueprint(options: &RunOptions, contact: Contact) -> Result<Blueprint, ErrorR
         history: Arc::new(history),
         router: Arc::new(router),
         memory,
-        store_dir: options.data_dir.join("store"),
+        store_dir: options.data_dir.join(STORE_DIR),
         meta: Arc::new(Mutex::new(meta)),
         until: options.until.clone(),
         counters: Arc::default(),

@@ -127,10 +127,10 @@ fn version(info: &ServerInfo) -> Check {
     )
 }
 
-/// The schema `weir` is there, or can be made. Whether it belongs to this changefeed's
-/// store is known only when that is open.
+/// The schema `weir` is there, or can be made, and holds no progress of another store than
+/// the one that `MysqlSinkConfig::lineage` names.
 async fn own_schema(conn: &mut Conn, config: &MysqlSinkConfig, info: &ServerInfo) -> Result<Check> {
-    let name = "schema `weir`";
+    let name = "progress in schema `weir`";
     let grants = grants(conn).await?;
     let covers = |privilege: &str| covers(&grants, progress::SCHEMA, privilege);
     let missing: Vec<&str> = ["SELECT", "INSERT", "UPDATE", "DELETE", "CREATE"]
@@ -146,15 +146,19 @@ async fn own_schema(conn: &mut Conn, config: &MysqlSinkConfig, info: &ServerInfo
             false,
         ));
     }
-    let expected = "readable";
+    let expected = "none, or of the store in the data folder";
+    let ours = config.lineage.to_string();
     Ok(match progress::owner(conn, config).await {
-        Ok(None) => check(name, "weir.changefeeds", expected, "no progress yet", true),
+        Ok(None) => check(name, "weir.changefeeds", expected, "none", true),
         Ok(Some(lineage)) => check(
             name,
             "weir.changefeeds",
             expected,
-            format!("progress of store `{lineage}`"),
-            true,
+            match lineage == ours {
+                true => "of our store".to_owned(),
+                false => format!("of another store, `{lineage}`"),
+            },
+            lineage == ours,
         ),
         Err(error) => failed(name, "weir.changefeeds", expected, &error),
     })

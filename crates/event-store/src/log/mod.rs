@@ -158,6 +158,22 @@ impl LogStore {
         Self::open_volume(Arc::new(volume), options)
     }
 
+    /// History of the log in a folder, which may be open elsewhere; none if there is no
+    /// log. Changes nothing.
+    ///
+    /// # Errors
+    /// A damaged manifest; I/O.
+    pub fn lineage(dir: &Path) -> Result<Option<LineageId>> {
+        if !dir.is_dir() {
+            return Ok(None);
+        }
+        let folder = Folder::open(dir).map_err(|source| StoreError::Io {
+            path: dir.display().to_string(),
+            source,
+        })?;
+        Ok(manifest::Manifest::read(&folder)?.map(|manifest| manifest.lineage))
+    }
+
     /// Opens the log in any volume; the caller sees to it that nobody else does.
     ///
     /// # Errors

@@ -97,6 +97,17 @@ fn one_process_at_a_time() {
 }
 
 #[test]
+fn the_history_of_a_log_is_told_while_it_is_open_elsewhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("store");
+    assert_eq!(LogStore::lineage(&folder).unwrap(), None);
+    assert!(!folder.exists());
+    let (recovered, _writer, _reader) = LogStore::open(&folder, LogOptions::default()).unwrap();
+    assert_eq!(LogStore::lineage(&folder).unwrap(), Some(recovered.lineage));
+    assert_eq!(LogStore::lineage(dir.path()).unwrap(), None);
+}
+
+#[test]
 fn small_groups_are_coalesced_and_read_the_same() {
     let volume = FaultVolume::new();
     let options = LogOptions {

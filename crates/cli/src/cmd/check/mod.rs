@@ -25,7 +25,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Outcome, Failure> {
     let changefeed = Changefeed::load(&args.file)?;
     let data_dir = pipeline::data_dir(args.data_dir.as_deref(), &changefeed);
     let mut checks = source::checks(&changefeed)?;
-    checks.extend(preflight::servers(&changefeed)?);
+    checks.extend(preflight::servers(&changefeed, &data_dir)?);
     checks.extend(sink(&changefeed, &data_dir));
     checks.extend(state(&changefeed, &data_dir));
     Ok(outcome(&changefeed, &checks))
