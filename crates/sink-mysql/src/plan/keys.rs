@@ -12,6 +12,8 @@ pub(crate) enum Equality {
     Exact,
     /// Numbers with a sign of zero.
     Float,
+    /// Texts that differ in spaces at the end.
+    Padded,
     /// ASCII texts that differ in case and in spaces at the end; a text with other
     /// characters may equal any.
     Folded,
@@ -98,11 +100,26 @@ const FOLDED: &[&str] = &[
     "utf8mb4_uca1400_as_cs",
 ];
 
-/// Whether the collation is binary, with or without padding, or one of the list;
-/// MariaDB's names of collations without padding are those of the padding ones.
+/// Whether the collation is binary or one of the list; MariaDB's names of collations
+/// without padding are those of the padding ones.
 fn folds_ascii(collation: &str) -> bool {
     let padding = collation.replace("_nopad_", "_");
     padding.ends_with("_bin") || FOLDED.contains(&padding.as_str())
+}
+
+/// Which texts may be equal; none if that is not known.
+fn text_equality(column: &Column, target: &TargetColumn) -> Option<Equality> {
+    let source = weir_codec::charset::of_collation(column.collation)?.name();
+    let collation = target.collation.as_deref()?;
+    // Different bytes stay different: some other charsets have two codes for a character
+    // of Unicode.
+    let same = target.charset.as_deref() == Some(source) || matches!(source, "utf8mb3" | "utf8mb4");
+    if same && collation.ends_with("_bin") {
+        // A space of these has several bytes.
+        let wide = matches!(source, "ucs2" | "utf16" | "utf16le" | "utf32");
+        return (!wide).then_some(Equality::Padded);
+    }
+    (folds_ascii(collation) && ascii_is_ascii(source)).then_some(Equality::Folded)
 }
 
 /// Which values may be equal; none if that is not known.
@@ -132,18 +149,16 @@ fn equality(column: &Column, target: &TargetColumn) -> Option<Equality> {
         }
         W::VarChar | W::String | W::Blob | W::VarCharCompressed | W::BlobCompressed => {
             let text = matches!(data_type, "char" | "varchar") || data_type.ends_with("text");
-            let folds = target.collation.as_deref().is_some_and(folds_ascii);
-            return (text && folds && ascii_is_ascii(column)).then_some(Equality::Folded);
+            return text_equality(column, target).filter(|_| text);
         }
         W::Json | W::Geometry | W::Vector => false,
     };
     exact.then_some(Equality::Exact)
 }
 
-/// Whether bytes below 128 are ASCII characters in the source's charset.
-fn ascii_is_ascii(column: &Column) -> bool {
-    weir_codec::charset::of_collation(column.collation)
-        .is_some_and(|charset| !matches!(charset.name(), "swe7" | "ucs2" | "utf16" | "utf16le" | "utf32"))
+/// Whether bytes below 128 are ASCII characters in a charset of the source.
+fn ascii_is_ascii(charset: &str) -> bool {
+    !matches!(charset, "swe7" | "ucs2" | "utf16" | "utf16le" | "utf32")
 }
 
 /// Digits in the last number of a column type: scale or fraction; 0 for none.

@@ -179,6 +179,14 @@ fn held(seed: &RandomState, number: usize, key: &ConflictKey, image: &[Value<'_>
                 Value::Bytes(text) if is_printable(text) => fold(text, &mut hasher),
                 _ => return Held::Any,
             },
+            Equality::Padded => match value {
+                Value::Null => return Held::Nothing,
+                Value::Bytes(text) => {
+                    hasher.write(trimmed(text));
+                    hasher.write_u8(0xff);
+                }
+                _ => return Held::Any,
+            },
             Equality::Exact | Equality::Float => {
                 if matches!(value, Value::Null) {
                     return Held::Nothing;
@@ -195,10 +203,13 @@ fn is_printable(text: &[u8]) -> bool {
     text.iter().all(|byte| (b' '..=b'~').contains(byte))
 }
 
-fn fold(text: &[u8], hasher: &mut impl Hasher) {
+fn trimmed(text: &[u8]) -> &[u8] {
     let spaces = text.iter().rev().take_while(|byte| **byte == b' ').count();
-    let trimmed = text.get(..text.len() - spaces).unwrap_or_default();
-    for byte in trimmed {
+    text.get(..text.len() - spaces).unwrap_or_default()
+}
+
+fn fold(text: &[u8], hasher: &mut impl Hasher) {
+    for byte in trimmed(text) {
         hasher.write_u8(byte.to_ascii_lowercase());
     }
     hasher.write_u8(0xff);

@@ -39,6 +39,11 @@ fn texts_that_a_collation_may_hold_equal_are_together() {
     assert_eq!(groups(&folded, &texts(&["a", "b", "b\u{1}"])), [vec![0, 1, 2]]);
     let exact = [key(&[(0, Equality::Exact)])];
     assert_eq!(groups(&exact, &texts(&["a", "A", "á"])).len(), 3);
+    let padded = [key(&[(0, Equality::Padded)])];
+    assert_eq!(
+        groups(&padded, &texts(&["á", "A", "á  ", "a"])),
+        [vec![0, 2], vec![1], vec![3]]
+    );
 }
 
 #[test]
