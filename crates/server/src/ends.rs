@@ -1,6 +1,7 @@
 //! The two ends of a changefeed, where they are servers: how they are reached, who they
 //! are, and whether both are one server.
 
+use std::collections::HashSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weir_config::{Changefeed, ConfigError, MysqlAddress, Secret, Tls, TlsMode, Until};
@@ -162,17 +163,37 @@ impl Ends {
         let Some(source) = self.source(changefeed) else {
             return Ok(Vec::new());
         };
-        let rows = Connection::open(&source)
-            .and_then(|mut connection| connection.query(TABLES))
-            .map_err(|e| ErrorReport::new(&e))?;
-        let name = |row| Some(TableName::new(rows.text(row, "s")?, rows.text(row, "t")?));
-        let mut tables: Vec<_> = (0..rows.len())
-            .filter_map(name)
-            .filter(|t| filter.matches(t))
-            .collect();
+        let mut tables = tables_of(&source).map_err(|e| ErrorReport::new(&e))?;
+        tables.retain(|table| filter.matches(table));
         tables.sort_unstable();
         Ok(tables)
     }
+
+    /// Which of the tables are not at the sink. Names are compared without case: the
+    /// sink may keep them in another one.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub fn missing_at_sink(
+        &self,
+        changefeed: &Changefeed,
+        tables: &[TableName],
+    ) -> Result<Vec<TableName>, ErrorReport> {
+        let Some(sink) = self.sink(changefeed) else {
+            return Ok(Vec::new());
+        };
+        let folded = |t: &TableName| (t.schema.to_lowercase(), t.table.to_lowercase());
+        let there = tables_of(&sink).map_err(|e| ErrorReport::new(&e))?;
+        let there: HashSet<_> = there.iter().map(folded).collect();
+        let missing = tables.iter().filter(|table| !there.contains(&folded(table)));
+        Ok(missing.cloned().collect())
+    }
+}
+
+fn tables_of(endpoint: &Endpoint) -> Result<Vec<TableName>, WireError> {
+    let rows = Connection::open(endpoint)?.query(TABLES)?;
+    let name = |row| Some(TableName::new(rows.text(row, "s")?, rows.text(row, "t")?));
+    Ok((0..rows.len()).filter_map(name).collect())
 }
 
 fn are_one(source: &Endpoint, sink: &Endpoint) -> Result<bool, WireError> {

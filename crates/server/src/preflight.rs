@@ -8,11 +8,14 @@ use std::sync::Arc;
 use weir_config::{Changefeed, ConfigError, Start};
 use weir_event_store::LogStore;
 use weir_source::server::server_preflight;
-use weir_types::{LineageId, OrderKey};
+use weir_types::{LineageId, OrderKey, TableName};
 
 use crate::blueprint::STORE_DIR;
 use crate::ends::{ATTEMPT_MAX, Ends, check_apart};
 use crate::sinks::mysql_config;
+
+/// Missing tables that are named.
+const MISSING_SHOWN_MAX: usize = 5;
 
 /// One requirement and what was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +112,40 @@ fn sink(ends: &Ends, changefeed: &Changefeed, data_dir: &Path) -> Vec<Check> {
     let (router, lineage) = (Arc::new(router), lineage.unwrap_or(none));
     let config = mysql_config(changefeed, address, ends, &router, lineage, OrderKey::MIN);
     let found = weir_sink_mysql::preflight(config, &schemas);
-    found.into_iter().map(Check::of_sink).collect()
+    let mut checks: Vec<Check> = found.into_iter().map(Check::of_sink).collect();
+    if lineage == none && !tables.is_empty() {
+        let targets: Vec<TableName> = tables.iter().map(|table| router.route(table)).collect();
+        checks.push(targets_exist(ends, changefeed, &targets));
+    }
+    checks
+}
+
+/// A table that is at the source already is not made at the sink: the start is behind its
+/// CREATE, unless the whole binlog is read.
+fn targets_exist(ends: &Ends, changefeed: &Changefeed, targets: &[TableName]) -> Check {
+    let (actual, ok) = match ends.missing_at_sink(changefeed, targets) {
+        Ok(missing) if missing.is_empty() => (format!("all {}", targets.len()), true),
+        Ok(missing) => {
+            let first = missing.iter().take(MISSING_SHOWN_MAX).map(TableName::to_string);
+            let first: Vec<String> = first.collect();
+            let text = format!(
+                "{} of {} missing: {}",
+                missing.len(),
+                targets.len(),
+                first.join(", ")
+            );
+            (text, *changefeed.start() == Start::Earliest)
+        }
+        Err(error) => (error.message, false),
+    };
+    Check {
+        end: "sink",
+        name: "tables of the source".to_owned(),
+        setting: "sink.uri".to_owned(),
+        expected: "at the sink, unless their CREATE is behind the start".to_owned(),
+        actual,
+        ok,
+    }
 }
 
 /// Says what a start leaves out. Not a failure: a sink may have been loaded before.
