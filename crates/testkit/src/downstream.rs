@@ -1,6 +1,6 @@
 //! What has become durable downstream, checked against the history as it comes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use weir_types::{DdlEvent, DdlKind, DispatcherId, OrderKey, TableName};
 
@@ -13,15 +13,25 @@ pub struct Downstream {
     pub rows: BTreeMap<TableName, BTreeSet<OrderKey>>,
     /// DDL that ran.
     pub ddls: BTreeSet<OrderKey>,
+    /// Foreign keys, as DDL has made them: child and parent.
+    ties: BTreeSet<(TableName, TableName)>,
+    /// Last DDL per table that it took part in.
+    floors: BTreeMap<TableName, OrderKey>,
     /// Rows that became durable again after a restart.
     pub repeated: u64,
 }
 
 impl Downstream {
     /// Last durable row per table: what a sink that names its files by keys knows.
-    pub fn progress(&self) -> std::collections::HashMap<TableName, OrderKey> {
+    pub fn progress(&self) -> HashMap<TableName, OrderKey> {
         let last = |(table, rows): (&TableName, &BTreeSet<OrderKey>)| Some((table.clone(), *rows.last()?));
         self.rows.iter().filter_map(last).collect()
+    }
+
+    /// Last DDL per table: what a database knows that notes it in one transaction with
+    /// the DDL.
+    pub fn floors(&self) -> HashMap<TableName, OrderKey> {
+        self.floors.clone().into_iter().collect()
     }
 
     /// Rows of the table become durable.
@@ -71,8 +81,71 @@ impl Downstream {
                 ));
             }
         }
+        self.tie(key, event);
+        let names = event.writes.iter().chain(&event.reads);
+        let tables = history.rows.keys().filter(|table| event.concerns(table));
+        for table in names.chain(tables).filter(|name| !name.table.is_empty()) {
+            self.floors.insert(table.clone(), key);
+        }
         Ok(())
     }
+
+    /// What the DDL does to foreign keys. Which of several meanings it has hangs on its
+    /// key alone.
+    fn tie(&mut self, key: OrderKey, event: &DdlEvent) {
+        let touched = |name: &TableName| event.writes.iter().any(|written| covers(written, name));
+        let chance = key.commit_ts.millis() % 3;
+        match event.kind {
+            DdlKind::RenameTable => {
+                if let [from, to] = &*event.writes {
+                    let renamed = |name: TableName| if name == *from { to.clone() } else { name };
+                    let ties = std::mem::take(&mut self.ties).into_iter();
+                    self.ties = ties.map(|(a, b)| (renamed(a), renamed(b))).collect();
+                }
+            }
+            DdlKind::DropTable | DdlKind::DropDatabase => {
+                self.ties.retain(|(a, b)| !touched(a) && !touched(b))
+            }
+            DdlKind::AlterTable if event.reads.is_empty() && chance == 2 => {
+                self.ties.retain(|(a, _)| !touched(a))
+            }
+            DdlKind::CreateTable | DdlKind::AlterTable if chance > 0 => {
+                let pairs = event
+                    .writes
+                    .iter()
+                    .flat_map(|a| event.reads.iter().map(move |b| (a, b)));
+                self.ties.extend(pairs.map(|(a, b)| (a.clone(), b.clone())));
+            }
+            _ => {}
+        }
+    }
+
+    /// Tables tied to this one, itself included.
+    pub fn component(&self, table: &TableName) -> BTreeSet<TableName> {
+        let mut found = BTreeSet::from([table.clone()]);
+        loop {
+            let before = found.len();
+            for (child, parent) in &self.ties {
+                if found.contains(child) || found.contains(parent) {
+                    found.extend([child.clone(), parent.clone()]);
+                }
+            }
+            if found.len() == before {
+                return found;
+            }
+        }
+    }
+
+    /// Sets of tables tied to each other, as a sink finds them when it is opened.
+    pub fn components(&self) -> Vec<Vec<TableName>> {
+        let tables = self.ties.iter().flat_map(|(child, parent)| [child, parent]);
+        let all: BTreeSet<_> = tables.map(|table| self.component(table)).collect();
+        all.into_iter().map(|set| set.into_iter().collect()).collect()
+    }
+}
+
+fn covers(written: &TableName, name: &TableName) -> bool {
+    written.schema == name.schema && (written.table.is_empty() || written.table == name.table)
 }
 
 fn shares_table(a: &DdlEvent, b: &DdlEvent) -> bool {
@@ -87,25 +160,22 @@ fn shares_table(a: &DdlEvent, b: &DdlEvent) -> bool {
 /// What one generation of a span has delivered to the sink.
 #[derive(Debug)]
 pub struct SpanCheck {
-    /// Its table; none for the schema dispatcher.
-    pub table: Option<TableName>,
-    /// Start, exclusive.
-    pub start: OrderKey,
+    /// Its tables, and where each starts, exclusive; none for the schema dispatcher.
+    pub members: BTreeMap<TableName, OrderKey>,
     last: OrderKey,
 }
 
 impl SpanCheck {
-    /// A span that starts behind `start`.
-    pub const fn new(table: Option<TableName>, start: OrderKey) -> Self {
+    /// A span whose tables start behind these places.
+    pub const fn new(members: BTreeMap<TableName, OrderKey>) -> Self {
         Self {
-            table,
-            start,
-            last: start,
+            members,
+            last: OrderKey::MIN,
         }
     }
 
-    /// Rows come to the sink: exactly the next ones of the table, and none before a DDL
-    /// of the table that lies between has run.
+    /// Rows come to the sink: exactly the next ones of all tables of the span in one
+    /// order, and none before a DDL of its table that lies between has run.
     ///
     /// # Errors
     /// What is lost, doubled, out of order or too early.
@@ -114,28 +184,37 @@ impl SpanCheck {
         id: DispatcherId,
         history: &History,
         downstream: &Downstream,
-        keys: &[OrderKey],
+        rows: &[(OrderKey, TableName)],
     ) -> Result<(), String> {
-        let Some(table) = &self.table else {
+        if self.members.is_empty() {
             return Err("rows came to the schema dispatcher".to_owned());
+        }
+        let last = rows.last().map_or(self.last, |(key, _)| *key);
+        let next = |(table, start): (&TableName, &OrderKey)| {
+            let keys = history.rows_between(table, self.last.max(*start), last);
+            keys.iter().map(|key| (*key, table.clone())).collect::<Vec<_>>()
         };
-        let last = keys.last().copied().unwrap_or(self.last);
-        let expected = history.rows_between(table, self.last, last);
-        if keys != expected {
+        let mut expected: Vec<_> = self.members.iter().flat_map(next).collect();
+        expected.sort();
+        if rows != expected {
             return Err(format!(
-                "{id:?} {table}: after {} came {:?}, expected {:?}",
+                "{id:?}: after {} came {:?}, expected {:?}",
                 self.last,
-                keys.first(),
+                rows.first(),
                 expected.first()
             ));
         }
-        let from = history.ddls.partition_point(|(key, _)| *key <= self.start);
-        let ahead = history.ddls.iter().skip(from).take_while(|(key, _)| *key < last);
-        for (key, _) in ahead.filter(|(_, e)| e.kind != DdlKind::ImplicitCreate && e.concerns(table)) {
-            if !downstream.ddls.contains(key) {
-                return Err(format!(
-                    "{id:?} {table}: rows up to {last} came before DDL {key} ran"
-                ));
+        for (table, start) in &self.members {
+            let from = history.ddls.partition_point(|(key, _)| key <= start);
+            let own = rows.iter().rfind(|(_, name)| name == table);
+            let upto = own.map_or(OrderKey::MIN, |(key, _)| *key);
+            let ahead = history.ddls.iter().skip(from).take_while(|(key, _)| *key < upto);
+            for (key, _) in ahead.filter(|(_, e)| e.kind != DdlKind::ImplicitCreate && e.concerns(table)) {
+                if !downstream.ddls.contains(key) {
+                    return Err(format!(
+                        "{id:?} {table}: rows up to {upto} came before DDL {key} ran"
+                    ));
+                }
             }
         }
         self.last = last;

@@ -31,6 +31,8 @@ pub struct History {
     /// Last commit-ts.
     pub end: CommitTs,
     existing: BTreeSet<TableName>,
+    /// Names that DDL has taken away at least once.
+    dropped: BTreeSet<TableName>,
     group: TxnGroup,
     group_blocks: BTreeMap<TableName, BlockBuilder>,
     versions: BTreeMap<TableName, Arc<TableVersion>>,
@@ -56,6 +58,9 @@ pub struct Mix {
     pub large_percent: u64,
     /// Largest body, bytes.
     pub body_max: u64,
+    /// Rows may come for a name that was dropped and not made again: of a table that
+    /// was made past the binlog.
+    pub revive: bool,
 }
 
 impl History {
@@ -116,6 +121,9 @@ impl History {
         for ordinal in 1..=rng.between(1, 6) {
             let ordinal = u32::try_from(ordinal).unwrap_or(1);
             let table = rng.pick(&tables).clone();
+            if !mix.revive && self.dropped.contains(&table) && !self.existing.contains(&table) {
+                continue;
+            }
             if self.existing.insert(table.clone()) {
                 // Never seen before: its creation takes the ordinal before its row.
                 let made = vec![table.clone()];
@@ -190,6 +198,7 @@ impl History {
             }
             (4, Some(one)) if fresh => {
                 self.existing.remove(&one);
+                self.dropped.insert(one.clone());
                 self.existing.insert(other.clone());
                 Some((
                     DdlKind::RenameTable,
@@ -206,11 +215,14 @@ impl History {
                 for table in &gone {
                     self.existing.remove(table);
                 }
+                self.dropped.extend(gone.iter().cloned());
                 Some((DdlKind::DropTable, gone, Vec::new(), Vec::new()))
             }
             (6, Some(one)) => Some((DdlKind::TruncateTable, vec![one], Vec::new(), Vec::new())),
             (7, Some(one)) if rng.percent(20) => {
                 let schema = Arc::clone(&one.schema);
+                let gone = self.existing.iter().filter(|table| table.schema == schema);
+                self.dropped.extend(gone.cloned());
                 self.existing.retain(|table| table.schema != schema);
                 Some((
                     DdlKind::DropDatabase,
@@ -219,7 +231,7 @@ impl History {
                     Vec::new(),
                 ))
             }
-            (8, Some(one)) if !fresh && one != other => {
+            (8 | 9, Some(one)) if !fresh && one != other => {
                 // A foreign key: the parent is read.
                 Some((DdlKind::AlterTable, vec![one], Vec::new(), vec![other]))
             }

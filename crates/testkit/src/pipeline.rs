@@ -8,7 +8,7 @@ use weir_changefeed::maintainer::{self, MaintainerConfig, MaintainerCore, SavePr
 use weir_dispatcher::{self as dispatcher, DispatcherCore};
 use weir_event_collector::{self as collector, CollectorConfig, CollectorCore, Lane};
 use weir_protocol::collector::StreamMessage;
-use weir_protocol::service::{GrantCredit, PassBarrier, Remove, Reset, Span};
+use weir_protocol::service::{GrantCredit, PassBarrier, Remove, Reset};
 use weir_protocol::sink::{Released, SinkWork};
 use weir_types::{DispatcherId, Generation, OrderKey, TableName};
 
@@ -39,6 +39,8 @@ pub enum Outgoing {
     Sink(u64, SinkStep),
     /// Progress is to be saved.
     Save(SaveProgress),
+    /// The generation ends for one with other spans.
+    Reform,
 }
 
 enum Local {
@@ -58,6 +60,8 @@ pub struct PipelineConfig {
     pub seed: u64,
     /// Factor of the sink's delays.
     pub sink_delay: u64,
+    /// Tables are tied.
+    pub tied: bool,
     /// A slow table.
     pub slow: Option<(TableName, u64)>,
 }
@@ -93,6 +97,7 @@ impl Pipeline {
         config: &PipelineConfig,
         saved: &SavedKeys,
         sink_progress: HashMap<TableName, OrderKey>,
+        components: Vec<Vec<TableName>>,
     ) -> Self {
         Self {
             collector: CollectorCore::new(&CollectorConfig {
@@ -103,11 +108,11 @@ impl Pipeline {
             maintainer: MaintainerCore::new(MaintainerConfig {
                 saved: saved.clone(),
                 sink_progress,
-                components: Vec::new(),
+                components,
                 wants: Arc::new(|_| true),
             }),
             dispatchers: BTreeMap::new(),
-            sink: ModelSink::new(config.sink_delay, config.slow.clone()),
+            sink: ModelSink::new(config.sink_delay, config.slow.clone(), config.tied),
             local: VecDeque::new(),
         }
     }
@@ -168,9 +173,11 @@ impl Pipeline {
                     self.collect(|core, out| core.released(now_ms, &released, out));
                 }
                 Answer::Durable(id, upto) => self.dispatch(id, |core, out| core.durable(upto, now_ms, out)),
-                Answer::DdlWritten(id, key) => {
-                    self.dispatch(id, |core, out| core.ddl_written(key, false, now_ms, out));
-                }
+                Answer::DdlWritten {
+                    dispatcher,
+                    key,
+                    reform,
+                } => self.dispatch(dispatcher, |core, out| core.ddl_written(key, reform, now_ms, out)),
             }
         }
         self.settle(now_ms, outside)
@@ -319,11 +326,8 @@ impl Pipeline {
     ) -> Result<(), String> {
         match effect {
             maintainer::Effect::Create { id, span, after } => {
-                let table = match &span {
-                    Span::Table(table) => Some(table.clone()),
-                    Span::Tables(_) | Span::Schema => None,
-                };
-                self.sink.open(id, table, after);
+                let members = span.behind(after).map(|(table, start)| (table.clone(), start));
+                self.sink.open(id, members.collect());
                 self.dispatchers
                     .insert(id, DispatcherCore::new(id, span.clone(), after));
                 self.collect(|core, out| core.add(now_ms, id, span, after, out));
@@ -343,6 +347,7 @@ impl Pipeline {
             maintainer::Effect::Flush(flush) => {
                 self.dispatch(flush.dispatcher, |core, out| core.flush_now(now_ms, out));
             }
+            maintainer::Effect::Reform => outside.out.push(Outgoing::Reform),
             maintainer::Effect::Save(update) => outside.out.push(Outgoing::Save(update)),
             maintainer::Effect::TableFailed { table, error } => {
                 return Err(format!("{table} failed: {error}"));

@@ -44,6 +44,8 @@ pub struct Scenario {
     pub slow: Option<(TableName, u64)>,
     /// The sink knows what it has made durable, as one that names files by keys.
     pub exact: bool,
+    /// Tables are tied by foreign keys, and the sink notes DDL as their progress.
+    pub tied: bool,
     /// The service reads the event store's twin in memory instead of the model.
     pub memory_store: bool,
 }
@@ -70,6 +72,7 @@ impl Scenario {
             |most: u64| -> Vec<u64> { (0..rng.below(most + 1)).map(|_| rng.below(4_000)).collect() };
         let (service_restarts, changefeed_restarts) = (times(3), times(3));
         let slow = TableName::new("a", format!("t{}", rng.below(6)));
+        let tied = rng.percent(60);
         Self {
             seed,
             steps: rng.between(40, 200),
@@ -77,6 +80,7 @@ impl Scenario {
                 ddl_percent: rng.below(25),
                 large_percent: rng.below(10),
                 body_max: rng.between(1_000, BODY_BYTES_MAX),
+                revive: !tied,
             },
             faults,
             service_restarts: if calm { Vec::new() } else { service_restarts },
@@ -85,6 +89,7 @@ impl Scenario {
             sink_delay: rng.below(60),
             slow: rng.percent(30).then_some((slow, rng.between(2, 40))),
             exact: rng.percent(50),
+            tied,
             memory_store: rng.percent(70),
         }
     }
@@ -103,6 +108,10 @@ pub struct Summary {
     pub resets: u64,
     /// Row events that went through the lane.
     pub lane_rows: u64,
+    /// Generations that ended for other spans.
+    pub reforms: u64,
+    /// Batches with row events of several tables.
+    pub mixed: u64,
     /// Simulated time, milliseconds.
     pub ended_ms: u64,
     /// Events simulated.

@@ -39,6 +39,7 @@ enum Event {
     Saved { generation: u64, update: SaveProgress },
     RestartService,
     RestartChangefeed,
+    Reform { generation: u64 },
 }
 
 /// A run under way.
@@ -97,7 +98,7 @@ impl Simulation {
             writer,
             life: 1,
             generation: 1,
-            pipeline: Pipeline::new(&pipeline_config(&scenario, 1), &saved, HashMap::new()),
+            pipeline: Pipeline::new(&pipeline_config(&scenario, 1), &saved, HashMap::new(), Vec::new()),
             saved,
             downstream: Downstream::default(),
             calm_from_ms: 5_000,
@@ -210,7 +211,11 @@ impl Simulation {
                 let seq = update.seq;
                 self.with_pipeline(|pipeline, now_ms, outside| pipeline.saved(now_ms, seq, outside))
             }
-            Event::Sink { .. } | Event::Saved { .. } => Ok(()),
+            Event::Reform { generation } if generation == self.generation => {
+                self.summary.reforms += 1;
+                self.restart_changefeed()
+            }
+            Event::Sink { .. } | Event::Saved { .. } | Event::Reform { .. } => Ok(()),
             Event::RestartService => {
                 self.life += 1;
                 self.service = new_service(self.life, self.reader.as_ref());
@@ -333,6 +338,7 @@ impl Simulation {
                     self.transport(|| Event::ToService(message.clone()));
                 }
                 Outgoing::Sink(at, step) => self.schedule(at, Event::Sink { generation, step }),
+                Outgoing::Reform => self.schedule(self.now_ms, Event::Reform { generation }),
                 Outgoing::Save(update) => {
                     let at = self.now_ms + self.rng.below(30);
                     self.schedule(at, Event::Saved { generation, update });
@@ -346,12 +352,22 @@ impl Simulation {
         self.summarize_generation();
         self.generation += 1;
         let config = pipeline_config(&self.scenario, self.generation);
-        let progress = if self.scenario.exact {
-            self.downstream.progress()
+        let mut progress = HashMap::new();
+        if self.scenario.exact {
+            progress = self.downstream.progress();
+        }
+        if self.scenario.tied {
+            for (table, key) in self.downstream.floors() {
+                let known = progress.entry(table).or_insert(key);
+                *known = key.max(*known);
+            }
+        }
+        let components = if self.scenario.tied {
+            self.downstream.components()
         } else {
-            HashMap::new()
+            Vec::new()
         };
-        self.pipeline = Pipeline::new(&config, &self.saved, progress);
+        self.pipeline = Pipeline::new(&config, &self.saved, progress, components);
         self.with_pipeline(Pipeline::start)
     }
 
@@ -381,6 +397,7 @@ impl Simulation {
     fn summarize_generation(&mut self) {
         self.summary.resets += self.pipeline.collector.counters().resets.iter().sum::<u64>();
         self.summary.lane_rows += self.service.counters().lane_rows;
+        self.summary.mixed += self.pipeline.sink.mixed;
     }
 
     fn schedule(&mut self, at: u64, event: Event) {
@@ -416,6 +433,7 @@ fn pipeline_config(scenario: &Scenario, generation: u64) -> PipelineConfig {
         budget_bytes: scenario.budget_bytes,
         seed: scenario.seed,
         sink_delay: scenario.sink_delay,
+        tied: scenario.tied,
         slow: scenario.slow.clone(),
     }
 }

@@ -1,12 +1,12 @@
 //! A sink with delays: releases and makes durable at random later times, keeps each
 //! span's order, runs DDL once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use weir_protocol::collector::EventBatch;
+use weir_protocol::collector::{EventBatch, charge};
 use weir_protocol::sink::SinkWork;
-use weir_types::{DispatcherId, OrderKey, TableName};
+use weir_types::{DdlEvent, DispatcherId, OrderKey, TableName};
 
 use crate::downstream::{Downstream, SpanCheck};
 use crate::history::History;
@@ -47,14 +47,21 @@ pub enum Answer {
     /// To the dispatcher.
     Durable(DispatcherId, OrderKey),
     /// To the dispatcher.
-    DdlWritten(DispatcherId, OrderKey),
+    DdlWritten {
+        /// The span.
+        dispatcher: DispatcherId,
+        /// Place of the DDL.
+        key: OrderKey,
+        /// Spans are to be formed anew.
+        reform: bool,
+    },
 }
 
 #[derive(Debug)]
 struct Span {
     check: SpanCheck,
     busy_until_ms: u64,
-    written: Vec<OrderKey>,
+    written: Vec<(OrderKey, TableName)>,
     last: OrderKey,
     slow: u64,
 }
@@ -67,6 +74,10 @@ pub struct ModelSink {
     pub held: BTreeMap<DispatcherId, u64>,
     /// Bytes of the row in the lane.
     pub lane_held: u64,
+    /// Batches with row events of several tables.
+    pub mixed: u64,
+    /// Tables are tied to each other; else each is for itself.
+    tied: bool,
     delay: u64,
     slow: Option<(TableName, u64)>,
 }
@@ -74,8 +85,9 @@ pub struct ModelSink {
 impl ModelSink {
     /// A sink whose work takes up to `delay` milliseconds, but for one table that is so
     /// many times slower.
-    pub fn new(delay: u64, slow: Option<(TableName, u64)>) -> Self {
+    pub fn new(delay: u64, slow: Option<(TableName, u64)>, tied: bool) -> Self {
         Self {
+            tied,
             delay,
             slow,
             ..Self::default()
@@ -83,16 +95,16 @@ impl ModelSink {
     }
 
     /// A span begins.
-    pub fn open(&mut self, id: DispatcherId, table: Option<TableName>, start: OrderKey) {
+    pub fn open(&mut self, id: DispatcherId, members: BTreeMap<TableName, OrderKey>) {
         let slow = self
             .slow
             .as_ref()
-            .filter(|(slow, _)| table.as_ref() == Some(slow))
+            .filter(|(slow, _)| members.contains_key(slow))
             .map_or(1, |(_, n)| *n);
         self.spans.insert(
             id,
             Span {
-                check: SpanCheck::new(table, start),
+                check: SpanCheck::new(members),
                 busy_until_ms: 0,
                 written: Vec::new(),
                 last: OrderKey::MIN,
@@ -118,12 +130,15 @@ impl ModelSink {
         (history, downstream): (&History, &Downstream),
         rng: &mut Rng,
     ) -> Result<Option<(u64, SinkStep)>, String> {
+        if let SinkWork::Rows(batch) = &work {
+            self.check_formation(id, batch, downstream)?;
+        }
         let Some(span) = self.spans.get_mut(&id) else {
             return Err(format!("work for {id:?}, which has no span"));
         };
         let done = match work {
             SinkWork::Rows(batch) => {
-                span.check.accept(id, history, downstream, &keys_of(&batch)?)?;
+                span.check.accept(id, history, downstream, &rows_of(&batch)?)?;
                 if batch.lane {
                     if self.lane_held != 0 {
                         return Err("two rows in the lane".to_owned());
@@ -172,7 +187,7 @@ impl ModelSink {
                 let Some(span) = self.spans.get_mut(&id) else {
                     return Err(format!("{id:?} was closed with rows in the sink"));
                 };
-                span.written.extend(keys_of(&batch)?);
+                span.written.extend(rows_of(&batch)?);
                 let due = now_ms + rng.below(1 + self.delay * 4 * span.slow);
                 Ok(Some((due, SinkStep::Flush(id))))
             }
@@ -184,10 +199,68 @@ impl ModelSink {
             }
             Done::Ddl(key, event) => {
                 downstream.execute(history, key, &event)?;
-                answers.push(Answer::DdlWritten(id, key));
+                answers.push(Answer::DdlWritten {
+                    dispatcher: id,
+                    key,
+                    reform: self.is_torn(downstream, &event),
+                });
                 Ok(None)
             }
         }
+    }
+
+    /// Tables of the span that has this one.
+    fn together_with(&self, table: &TableName) -> Option<BTreeSet<TableName>> {
+        let mut spans = self.spans.values();
+        let span = spans.find(|span| span.check.members.contains_key(table))?;
+        Some(span.check.members.keys().cloned().collect())
+    }
+
+    /// Whether tables of the DDL are tied otherwise than spans were opened.
+    fn is_torn(&self, downstream: &Downstream, event: &DdlEvent) -> bool {
+        let open = self.spans.values().flat_map(|span| span.check.members.keys());
+        let tables: BTreeSet<_> = open.chain(&event.makes).collect();
+        if !self.tied {
+            return false;
+        }
+        let tied = |table: &TableName| -> BTreeSet<TableName> {
+            let mut tied = downstream.component(table);
+            tied.retain(|other| tables.contains(other));
+            tied
+        };
+        tables
+            .iter()
+            .filter(|table| event.concerns(table) || event.makes.contains(table))
+            .any(|table| match self.together_with(table) {
+                Some(together) => together != tied(table),
+                None => tied(table).len() > 1,
+            })
+    }
+
+    /// Tables that are tied to each other come through one span.
+    fn check_formation(
+        &mut self,
+        id: DispatcherId,
+        batch: &EventBatch,
+        downstream: &Downstream,
+    ) -> Result<(), String> {
+        let tables: BTreeSet<_> = batch
+            .slices
+            .iter()
+            .map(|slice| &slice.block.version.name)
+            .collect();
+        self.mixed += u64::from(tables.len() > 1);
+        for table in tables.into_iter().filter(|_| self.tied) {
+            let together = self.together_with(table).unwrap_or_default();
+            let mut tied = downstream.component(table);
+            tied.retain(|other| self.together_with(other).is_some());
+            if tied != together {
+                return Err(format!(
+                    "{id:?}: rows of {table}, which is tied to {tied:?}, came with {together:?}"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn release(&mut self, id: DispatcherId, batch: &EventBatch, answers: &mut Vec<Answer>) {
@@ -207,26 +280,27 @@ impl ModelSink {
         let Some(span) = self.spans.get_mut(&id) else {
             return;
         };
-        let (Some(last), Some(table)) = (span.written.last().copied(), span.check.table.clone()) else {
+        let Some(last) = span.written.last().map(|(key, _)| *key) else {
             return;
         };
-        downstream.durable(&table, span.written.drain(..));
+        for (key, table) in span.written.drain(..) {
+            downstream.durable(&table, std::iter::once(key));
+        }
         span.last = last;
         answers.push(Answer::Durable(id, last));
     }
 }
 
-fn keys_of(batch: &EventBatch) -> Result<Vec<OrderKey>, String> {
-    let events = batch.slices.iter().flat_map(weir_types::BlockSlice::iter);
-    let keys: Result<Vec<_>, _> = events.map(|event| event.map(|event| event.key)).collect();
-    let keys = keys.map_err(|error| error.to_string())?;
-    let bytes: usize = batch
-        .slices
-        .iter()
-        .map(weir_types::BlockSlice::pinned_bytes)
-        .sum();
-    if keys.len() != batch.events || bytes != batch.bytes {
+fn rows_of(batch: &EventBatch) -> Result<Vec<(OrderKey, TableName)>, String> {
+    let mut rows = Vec::new();
+    for slice in &batch.slices {
+        for event in slice.iter() {
+            let event = event.map_err(|error| error.to_string())?;
+            rows.push((event.key, slice.block.version.name.clone()));
+        }
+    }
+    if rows.len() != batch.events || charge(&batch.slices) != batch.bytes {
         return Err("a batch states other counts than it has".to_owned());
     }
-    Ok(keys)
+    Ok(rows)
 }

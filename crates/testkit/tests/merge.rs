@@ -71,16 +71,27 @@ impl Bench {
             }
         }
         while members.len() < 2 {
-            let (table, after) = (TableName::new("idle", format!("t{}", members.len())), OrderKey::MIN);
+            let (table, after) = (
+                TableName::new("idle", format!("t{}", members.len())),
+                OrderKey::MIN,
+            );
             members.push(Member { table, after });
         }
         let (a, b) = (self.some_key(), self.some_key());
         let end = OrderKey::end_of(self.model.history().end);
-        let cursor = if self.rng.percent(50) { OrderKey::MIN } else { a.min(b) };
+        let cursor = if self.rng.percent(50) {
+            OrderKey::MIN
+        } else {
+            a.min(b)
+        };
         Reading {
             span: Span::of(members),
             cursor,
-            upto: if self.rng.percent(50) { end } else { a.max(b).min(end) },
+            upto: if self.rng.percent(50) {
+                end
+            } else {
+                a.max(b).min(end)
+            },
             found: Vec::new(),
             needs: 0,
             lane: false,
@@ -133,9 +144,14 @@ impl Bench {
             for slice in &batch.slices {
                 let keys: Vec<_> = slice.iter().map(|event| event.unwrap().key).collect();
                 assert_eq!(keys.len(), slice.events as usize, "seed {seed}");
-                assert_eq!((keys.first(), keys.last()), (Some(&slice.first), Some(&slice.last)));
+                assert_eq!(
+                    (keys.first(), keys.last()),
+                    (Some(&slice.first), Some(&slice.last))
+                );
                 let name = &slice.block.version.name;
-                reading.found.extend(keys.into_iter().map(|key| (key, name.clone())));
+                reading
+                    .found
+                    .extend(keys.into_iter().map(|key| (key, name.clone())));
             }
             assert_eq!(reading.found.len() - before, batch.events, "seed {seed}");
             reading.cursor = batch.last;
@@ -171,6 +187,7 @@ fn any_credit_gives_all_row_events_in_order() {
             ddl_percent: 5,
             large_percent: rng.below(15),
             body_max: rng.between(300, 30_000),
+            revive: true,
         };
         let group_percent = *rng.pick(&[0, 10, 50, 100]);
         let mut bench = Bench::new(seed, &mix, rng.between(5, 120), group_percent);
@@ -199,6 +216,7 @@ fn interleaved_small_transactions_fill_batches() {
         ddl_percent: 0,
         large_percent: 0,
         body_max: 300,
+        revive: true,
     };
     let mut bench = Bench::new(7, &mix, 6_000, 2);
     let tables: Vec<_> = bench.model.history().rows.keys().cloned().collect();
@@ -222,5 +240,9 @@ fn interleaved_small_transactions_fill_batches() {
     assert_eq!(reading.found, expected);
     // Rows, and the runs that they are cut to, fill a batch by at least a third.
     let bytes = expected.len() * 250;
-    assert!(scans <= 2 + 3 * bytes / BATCH_BYTES_MAX, "{scans} scans of {} rows", expected.len());
+    assert!(
+        scans <= 2 + 3 * bytes / BATCH_BYTES_MAX,
+        "{scans} scans of {} rows",
+        expected.len()
+    );
 }

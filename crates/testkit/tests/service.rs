@@ -57,6 +57,7 @@ impl Bench {
             ddl_percent: 0,
             large_percent: 0,
             body_max: 300,
+            revive: true,
         };
         Self::new(steps, mix, 1 << 20)
     }
@@ -192,6 +193,7 @@ fn a_row_larger_than_the_credit_waits_for_the_lane() {
         ddl_percent: 0,
         large_percent: 100,
         body_max: 20_000,
+        revive: true,
     };
     let mut bench = Bench::new(3, mix, 1 << 20);
     let span = Span::Table(bench.table());
@@ -217,6 +219,7 @@ fn a_row_larger_than_a_batch_but_not_than_the_credit_passes_without_the_lane() {
         ddl_percent: 0,
         large_percent: 100,
         body_max: 3 << 20,
+        revive: true,
     };
     let mut bench = Bench::new(8, mix, 16 << 20);
     let span = Span::Table(bench.table());
@@ -244,6 +247,7 @@ fn a_row_beyond_the_limit_fails_its_table_for_good() {
         ddl_percent: 0,
         large_percent: 100,
         body_max: 20_000,
+        revive: true,
     };
     let mut bench = Bench::new(3, mix, 1_000);
     let span = Span::Table(bench.table());
@@ -278,6 +282,7 @@ fn idle_streams_need_no_scan_and_few_messages() {
         ddl_percent: 0,
         large_percent: 0,
         body_max: 10,
+        revive: true,
     };
     for _ in 0..100 {
         bench.store.history_mut().step(&mut rng, &mix);
@@ -298,6 +303,7 @@ fn a_stream_stops_at_its_ddl_until_that_has_passed() {
         ddl_percent: 60,
         large_percent: 0,
         body_max: 10,
+        revive: true,
     };
     let mut bench = Bench::new(60, mix, 1 << 20);
     bench.reset(1, Span::Schema, OrderKey::MIN);

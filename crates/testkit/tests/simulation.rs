@@ -36,18 +36,22 @@ fn random_faults_lose_nothing_and_double_nothing() {
     });
     let sum = |of: fn(&Summary) -> u64| all.iter().map(of).sum::<u64>();
     println!(
-        "{} runs, {} events, {} rows, {} resets, {} lane rows, {} repeated",
+        "{} runs, {} events, {} rows, {} resets, {} lane rows, {} repeated, {} reforms, {} mixed batches",
         all.len(),
         sum(|s| s.events),
         sum(|s| s.rows as u64),
         sum(|s| s.resets),
         sum(|s| s.lane_rows),
         sum(|s| s.repeated),
+        sum(|s| s.reforms),
+        sum(|s| s.mixed),
     );
     // The runs are worth something only if what they are about happens in them.
     assert!(sum(|s| s.resets) > seeds);
     assert!(sum(|s| s.lane_rows) > 0);
     assert!(sum(|s| s.repeated) > 0);
+    assert!(sum(|s| s.reforms) > seeds / 4);
+    assert!(sum(|s| s.mixed) > 0);
 }
 
 #[test]
@@ -59,6 +63,7 @@ fn a_slow_table_delays_itself_only() {
                 ddl_percent: 0,
                 large_percent: 0,
                 body_max: 300,
+                revive: true,
             },
             steps: 400,
             faults: Faults {

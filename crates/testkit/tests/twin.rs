@@ -15,6 +15,7 @@ fn both_show_the_same() {
             ddl_percent: 20,
             large_percent: 10,
             body_max: 3_000,
+            revive: true,
         };
         let model = ModelStore::default();
         let (_, mut writer, reader) = MemoryStore::open(MemoryOptions::default()).unwrap();

@@ -77,6 +77,30 @@ impl Barrier {
         gone.map(|member| member.table.clone()).collect()
     }
 
+    /// A sink that notes a DDL as the progress of its tables puts a table that this DDL
+    /// takes away behind it, if the run ended before that was saved: its dispatcher does
+    /// not meet the DDL any more, but it is gone all the same.
+    fn left_behind(&self, key: OrderKey, registry: &Registry, passing: &mut Passing) {
+        let removes = matches!(
+            self.event.kind,
+            DdlKind::DropTable | DdlKind::RenameTable | DdlKind::DropDatabase
+        );
+        let named = self.event.writes.iter().flat_map(|name| registry.named(name));
+        let gone = named.filter(|(member, entry)| {
+            removes
+                && entry.checkpoint_of(member) == key
+                && !self.reported.contains(&entry.id)
+                && !self.event.makes.contains(&member.table)
+        });
+        for (member, entry) in gone {
+            if entry.members.len() == 1 {
+                passing.end.push(entry.id);
+            } else {
+                passing.gone.push((entry.id, vec![member.table.clone()]));
+            }
+        }
+    }
+
     fn writes(&self, table: &TableName) -> bool {
         self.event
             .writes
@@ -114,6 +138,8 @@ pub(super) struct Passing {
     /// These stand at the DDL until the pipeline is rebuilt; some of their tables are
     /// gone.
     pub(super) hold: Vec<(DispatcherId, Vec<TableName>)>,
+    /// These do not stand at the DDL; some of their tables are gone.
+    pub(super) gone: Vec<(DispatcherId, Vec<TableName>)>,
     pub(super) reform: bool,
     pub(super) waited_ms: u64,
 }
@@ -187,6 +213,15 @@ impl Barriers {
         }
     }
 
+    /// Participants that have not arrived.
+    pub(super) fn missing(&self, key: OrderKey, registry: &Registry) -> Vec<DispatcherId> {
+        let Some(barrier) = self.open.get(&key) else {
+            return Vec::new();
+        };
+        let participants = barrier.participants(key, registry);
+        participants.difference(&barrier.reported).copied().collect()
+    }
+
     /// Who writes the DDL at `key`.
     pub(super) fn writer(&self, key: OrderKey) -> Option<DispatcherId> {
         self.open.get(&key).and_then(|barrier| barrier.writer)
@@ -229,6 +264,7 @@ impl Barriers {
             }
         }
         passing.reform = reform;
+        barrier.left_behind(key, registry, &mut passing);
         Some(passing)
     }
 }

@@ -11,12 +11,10 @@
 //! * Within one pipeline nothing is lost between the actors; reports are repeated by the
 //!   dispatchers all the same, and each is answered again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 
-use weir_protocol::changefeed::{
-    BarrierReached, BarrierWritten, DispatcherFailed, Flushed, Heartbeat, RegisterTable,
-};
+use weir_protocol::changefeed::{BarrierReached, BarrierWritten, DispatcherFailed, Flushed, Heartbeat};
 use weir_protocol::dispatcher::{BarrierAction, BarrierStep, EndDispatcher, FlushNow};
 use weir_protocol::service::{Member, Span};
 use weir_protocol::store::AdvanceGc;
@@ -24,8 +22,9 @@ use weir_types::{CommitTs, DispatcherId, ErrorClass, ErrorReport, OrderKey, Tabl
 
 use super::barriers::{Barriers, Passing, Verdict, WantsTable};
 use super::finish::{Failure, Mode, Outcome, arrived};
+use super::formation::Awaited;
 use super::progress::{SavePolicy, SaveProgress, SavedKeys};
-use super::registry::Registry;
+use super::registry::{Entry, Registry};
 use crate::error::Error;
 
 /// Longest wait for what was delivered to become durable before spans are formed anew,
@@ -40,7 +39,8 @@ pub struct MaintainerConfig {
     /// The sink's own progress per source table (finished files): a floor.
     pub sink_progress: HashMap<TableName, OrderKey>,
     /// Tables that belong together, by their names at the source: those that are known
-    /// and wanted get one dispatcher. A table counts in the first that names it.
+    /// and wanted get one dispatcher. A table counts in the first that names it. Tables
+    /// that `sink_progress` knows and saved progress does not are named too.
     pub components: Vec<Vec<TableName>>,
     /// Which tables the changefeed replicates.
     pub wants: WantsTable,
@@ -112,16 +112,28 @@ pub enum Effect {
     Reform,
 }
 
+impl Effect {
+    /// Starts the dispatcher of an entry.
+    pub(super) fn create(entry: &Entry) -> Self {
+        Self::Create {
+            id: entry.id,
+            span: entry.span(),
+            after: entry.checkpoint,
+        }
+    }
+}
+
 /// One changefeed.
 #[derive(Debug)]
 pub struct MaintainerCore {
     start: OrderKey,
-    sink_progress: HashMap<TableName, OrderKey>,
+    pub(super) sink_progress: HashMap<TableName, OrderKey>,
     wants: Wants,
-    registry: Registry,
+    pub(super) registry: Registry,
+    pub(super) awaited: Vec<Awaited>,
     barriers: Barriers,
     saves: SavePolicy,
-    mode: Mode,
+    pub(super) mode: Mode,
 }
 
 struct Wants(WantsTable);
@@ -146,6 +158,7 @@ impl MaintainerCore {
             sink_progress,
             wants: Wants(wants),
             registry: Registry::new(saved.schema.max(saved.start)),
+            awaited: Vec::new(),
             barriers: Barriers::default(),
             saves: SavePolicy::new(saved.clone()),
             mode: Mode::Running,
@@ -154,41 +167,11 @@ impl MaintainerCore {
         core
     }
 
-    /// Gives every wanted table that progress knows to a dispatcher.
-    fn form(&mut self, mut tables: BTreeMap<TableName, OrderKey>, components: Vec<Vec<TableName>>) {
-        tables.retain(|table, _| (self.wants.0)(table));
-        for component in components {
-            let known: Vec<_> = component
-                .into_iter()
-                .filter_map(|table| tables.remove_entry(&table))
-                .collect();
-            self.add(known);
-        }
-        for table in tables {
-            self.add(vec![table]);
-        }
-    }
-
-    /// A dispatcher for tables that are done up to these keys.
-    fn add(&mut self, tables: Vec<(TableName, OrderKey)>) {
-        let member = |(table, key): (TableName, OrderKey)| {
-            let after = self.floor(&table, key);
-            Member { table, after }
-        };
-        let members: Vec<_> = tables.into_iter().map(member).collect();
-        if !members.is_empty() {
-            self.registry.insert(members);
-        }
-    }
-
     /// Creates the dispatchers that progress knows; the others are registered by the
     /// schema dispatcher.
     pub fn start(&mut self, now_ms: u64, out: &mut Vec<Effect>) {
-        out.extend(self.registry.entries().map(|entry| Effect::Create {
-            id: entry.id,
-            span: entry.span(),
-            after: entry.checkpoint,
-        }));
+        let created = self.registry.entries().filter(|entry| !entry.deferred);
+        out.extend(created.map(Effect::create));
         self.save(now_ms, out);
     }
 
@@ -216,6 +199,7 @@ impl MaintainerCore {
         entry.checkpoint = entry.checkpoint.max(message.checkpoint);
         entry.resolved = entry.resolved.max(message.resolved);
         if message.dispatcher == DispatcherId::SCHEMA {
+            self.release(out);
             self.judge_all(out);
         }
         self.flush_if_there(message.dispatcher, out);
@@ -283,26 +267,6 @@ impl MaintainerCore {
                     out.push(action(dispatcher, key, BarrierStep::Pass));
                 }
             }
-        }
-        self.judge_all(out);
-        self.settle(now_ms, out);
-    }
-
-    /// A table exists from here on. Nothing happens where it has a dispatcher.
-    pub fn register_table(&mut self, message: &RegisterTable, now_ms: u64, out: &mut Vec<Effect>) {
-        let RegisterTable { table, after } = message;
-        if self.registry.table(table).is_some() || !(self.wants.0)(table) {
-            return;
-        }
-        let after = self.floor(table, *after);
-        let table = table.clone();
-        let span = Span::Table(table.clone());
-        let id = self.registry.insert(vec![Member { table, after }]);
-        if matches!(self.mode, Mode::Running | Mode::Until(_)) {
-            out.push(Effect::Create { id, span, after });
-        } else if let Some(entry) = self.registry.get_mut(id) {
-            // Its start is saved; the next run creates it.
-            entry.flushed = true;
         }
         self.judge_all(out);
         self.settle(now_ms, out);
@@ -385,33 +349,6 @@ impl MaintainerCore {
         self.settle(now_ms, out);
     }
 
-    fn flush_all(&mut self, out: &mut Vec<Effect>) {
-        for entry in self.registry.entries_mut() {
-            entry.flush_sent = true;
-            entry.flushed = false;
-            out.push(Effect::Flush(FlushNow { dispatcher: entry.id }));
-        }
-    }
-
-    /// Tables stand at the DDL at `key` for spans to be formed anew: ends the run as soon
-    /// as progress says so.
-    fn reform(&mut self, key: OrderKey, passing: &Passing, now_ms: u64, out: &mut Vec<Effect>) {
-        let by_schema = passing.pass.contains(&DispatcherId::SCHEMA);
-        let at = if by_schema { key } else { OrderKey::MIN };
-        match &mut self.mode {
-            Mode::Reforming { schema, .. } => *schema = at.max(*schema),
-            Mode::Running | Mode::Until(_) => {
-                self.mode = Mode::Reforming {
-                    deadline_ms: now_ms.saturating_add(REFORM_FLUSH_MS),
-                    schema: at,
-                };
-                self.flush_all(out);
-            }
-            // What is saved at the end has the tables behind the DDL.
-            Mode::Stopping { .. } | Mode::Saving { .. } | Mode::Done => {}
-        }
-    }
-
     /// Saves what is due; ends a stop at its deadline.
     pub fn tick(&mut self, now_ms: u64, out: &mut Vec<Effect>) {
         if let Mode::Stopping { deadline_ms } = self.mode
@@ -428,12 +365,16 @@ impl MaintainerCore {
         }
     }
 
-    fn floor(&self, table: &TableName, after: OrderKey) -> OrderKey {
+    pub(super) fn wants(&self, table: &TableName) -> bool {
+        (self.wants.0)(table)
+    }
+
+    pub(super) fn floor(&self, table: &TableName, after: OrderKey) -> OrderKey {
         let sink = self.sink_progress.get(table).copied().unwrap_or(OrderKey::MIN);
         after.max(sink).max(self.start)
     }
 
-    fn judge_all(&mut self, out: &mut Vec<Effect>) {
+    pub(super) fn judge_all(&mut self, out: &mut Vec<Effect>) {
         for key in self.barriers.keys() {
             self.judge(key, out);
         }
@@ -441,7 +382,12 @@ impl MaintainerCore {
 
     fn judge(&mut self, key: OrderKey, out: &mut Vec<Effect>) {
         match self.barriers.judge(key, &self.registry, &self.wants.0) {
-            Verdict::Wait => {}
+            Verdict::Wait => {
+                if !self.awaited.is_empty() {
+                    let missing = self.barriers.missing(key, &self.registry);
+                    self.release_for(key, &missing, out);
+                }
+            }
             Verdict::Write(writer) => out.push(action(writer, key, BarrierStep::Write)),
             Verdict::Blocked(failed) => {
                 if self.barriers.tell_blocked(key) {
@@ -463,8 +409,10 @@ impl MaintainerCore {
                 out.push(action(*id, key, BarrierStep::Pass));
             }
         }
-        for (id, gone) in &passing.hold {
+        for (id, gone) in passing.gone.iter().chain(&passing.hold) {
             self.registry.remove_members(*id, gone);
+        }
+        for (id, _) in &passing.hold {
             if let Some(entry) = self.registry.get_mut(*id) {
                 // The DDL is durable, and so was everything before it.
                 entry.checkpoint = entry.checkpoint.max(key);
@@ -494,7 +442,7 @@ impl MaintainerCore {
     }
 
     /// Moves on towards the end of the run, if there is to be one.
-    fn settle(&mut self, now_ms: u64, out: &mut Vec<Effect>) {
+    pub(super) fn settle(&mut self, now_ms: u64, out: &mut Vec<Effect>) {
         let outcome = match &self.mode {
             Mode::Running | Mode::Done => return,
             Mode::Saving { .. } => return self.finish(now_ms, out),

@@ -4,6 +4,7 @@ pub mod actor;
 pub mod barriers;
 pub mod core;
 mod finish;
+mod formation;
 pub mod progress;
 pub mod registry;
 

@@ -23,6 +23,9 @@ pub struct Entry {
     /// Spans are formed anew behind `passed`: it is not told so, and stands there until
     /// the pipeline is rebuilt.
     pub held: bool,
+    /// It is not created yet: a table that belongs to it is registered first, or the
+    /// run ends.
+    pub deferred: bool,
     /// Why it has stopped.
     pub failed: Option<ErrorReport>,
     /// `FlushNow` was sent since the last mode change.
@@ -43,6 +46,7 @@ impl Entry {
             resolved: CommitTs::ZERO,
             passed: OrderKey::MIN,
             held: false,
+            deferred: false,
             failed: None,
             flush_sent: false,
             flushed: false,
@@ -156,6 +160,16 @@ impl Registry {
         }
         self.spans.insert(id, Entry::new(id, members, OrderKey::MIN));
         id
+    }
+
+    /// Adds a table to a dispatcher that was not created yet.
+    pub fn join(&mut self, id: DispatcherId, member: Member) {
+        if let Some(entry) = self.spans.get_mut(&id) {
+            self.by_table.insert(member.table.clone(), id);
+            entry.checkpoint = entry.checkpoint.min(member.after);
+            entry.members.push(member);
+            entry.members.sort_unstable();
+        }
     }
 
     /// Takes a dispatcher out.

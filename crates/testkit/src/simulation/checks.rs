@@ -37,7 +37,7 @@ impl Simulation {
                 return Err(format!("DDL {key} was lost"));
             }
         }
-        let restarts = !self.scenario.changefeed_restarts.is_empty();
+        let restarts = !self.scenario.changefeed_restarts.is_empty() || self.summary.reforms > 0;
         if self.downstream.repeated > 0 && (self.scenario.exact || !restarts) {
             return Err(format!("{} rows became durable twice", self.downstream.repeated));
         }
