@@ -85,7 +85,8 @@ fn check_listed(
     interrupt: &Interrupt,
 ) -> Result<()> {
     let begun = Instant::now();
-    while session.is_listed(facts, options.server_id)? {
+    // Where the list is not shown, the server's own word at a second connection tells.
+    while session.is_listed(facts, options.server_id)? == Some(true) {
         if begun.elapsed() > LISTED_MAX || interrupt.is_stopped() {
             return Err(SourceError::ServerIdInUse {
                 server_id: options.server_id,

@@ -111,12 +111,16 @@ fn retention(facts: &Facts) -> Check {
     )
 }
 
-fn server_id(options: &ServerOptions, facts: &Facts, listed: Result<bool>) -> Check {
+fn server_id(options: &ServerOptions, facts: &Facts, listed: Result<Option<bool>>) -> Check {
     let ours = options.server_id;
     let (actual, ok) = match listed {
         _ if facts.server_id() == Some(ours) => (format!("{ours} is the server's own"), false),
-        Ok(true) => (format!("a replica with {ours} is connected"), false),
-        Ok(false) => (format!("{ours} is free"), true),
+        Ok(Some(true)) => (format!("a replica with {ours} is connected"), false),
+        Ok(Some(false)) => (format!("{ours} is free"), true),
+        Ok(None) => (
+            format!("{ours}; the list of replicas takes REPLICATION MASTER ADMIN"),
+            true,
+        ),
         Err(error) => (message(&error), false),
     };
     let expected = "an id that no other server or replica has";

@@ -163,19 +163,26 @@ impl Session {
         Ok((0..rows.len()).map(|row| text(&rows, row, "Log_name")).collect())
     }
 
-    /// Whether a replica with our id is connected to the server.
+    /// Whether a replica with our id is connected to the server; none if the account may
+    /// not see the list.
     ///
     /// # Errors
     /// The connection's.
-    pub(crate) fn is_listed(&mut self, facts: &Facts, server_id: u32) -> Result<bool> {
+    pub(crate) fn is_listed(&mut self, facts: &Facts, server_id: u32) -> Result<Option<bool>> {
         let statement = if facts.new_names((8, 1)) {
             "SHOW REPLICAS"
         } else {
             "SHOW SLAVE HOSTS"
         };
-        let rows = self.connection.query(statement)?;
+        let rows = match self.connection.query(statement).map_err(SourceError::from) {
+            // MariaDB shows the list to REPLICATION MASTER ADMIN only, which reading the
+            // binlog does not need.
+            Err(SourceError::Privilege { .. }) => return Ok(None),
+            answer => answer?,
+        };
         let ours = server_id.to_string();
-        Ok((0..rows.len()).any(|row| text(&rows, row, "Server_Id") == ours))
+        let is_ours = |row| text(&rows, row, "Server_Id") == ours;
+        Ok(Some((0..rows.len()).any(is_ours)))
     }
 
     /// Has the server list us among its replicas.
