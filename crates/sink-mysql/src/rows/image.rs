@@ -1,6 +1,6 @@
 //! What keyed and exact rows write alike: keys and rows.
 
-use weir_binlog::{BinlogError, RowImages};
+use weir_binlog::{BinlogError, ColumnSet, RowImages};
 use weir_types::{RowKind, Value};
 
 use super::literal::Place;
@@ -16,10 +16,14 @@ impl TablePlan {
         }
     }
 
-    /// Every image that the change has must hold every column.
+    /// Every image that the change has must hold every column that is written. A generated column is not: MariaDB 11.8
+    /// leaves VIRTUAL ones out of its full images.
     pub(super) fn check_images(&self, kind: RowKind, images: &RowImages<'_>) -> Result<()> {
-        let before = kind == RowKind::Insert || images.before_columns.is_full();
-        let after = kind == RowKind::Delete || images.after_columns.is_full();
+        let whole = |set: ColumnSet<'_>| {
+            set.is_full() || self.columns.iter().all(|column| set.contains(column.source))
+        };
+        let before = kind == RowKind::Insert || whole(images.before_columns);
+        let after = kind == RowKind::Delete || whole(images.after_columns);
         if before && after {
             Ok(())
         } else {
