@@ -12,6 +12,11 @@ use serde_json::Value;
 /// Longest that a run of a test may take.
 pub const RUN_LIMIT: Duration = Duration::from_secs(120);
 
+/// How much of the command's log a failure shows.
+const LOG_LINES: usize = 20;
+/// Longest line of it.
+const LOG_LINE_CHARS: usize = 500;
+
 /// Time between two looks at a process.
 const POLL: Duration = Duration::from_millis(5);
 
@@ -288,6 +293,12 @@ impl Running {
         lossy(&self.stderr)
     }
 
+    /// What went wrong according to its log, for the message of a test that fails.
+    pub fn trouble(&self) -> String {
+        self.stderr()
+            .map_or_else(|error| error.to_string(), |log| trouble(&log))
+    }
+
     fn look_at_memory(&mut self) {
         // Gone when the process has ended.
         let Ok(status) = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())) else {
@@ -370,6 +381,21 @@ impl Finished {
         let last = self.stdout.lines().last().unwrap_or("");
         serde_json::from_str(last).unwrap_or_else(|error| panic!("no result ({error}): {}", self.stdout))
     }
+}
+
+/// The last warnings and errors of a log; of lines without a level, all.
+pub fn trouble(log: &str) -> String {
+    let lines: Vec<String> = log
+        .lines()
+        .filter(|line| {
+            !["INFO", "DEBUG", "TRACE"]
+                .iter()
+                .any(|level| line.contains(&format!("\"level\":\"{level}\"")))
+        })
+        .map(|line| line.chars().take(LOG_LINE_CHARS).collect())
+        .collect();
+    let from = lines.len().saturating_sub(LOG_LINES);
+    lines.get(from..).unwrap_or_default().join("\n")
 }
 
 fn lossy(path: &Path) -> Result<String> {

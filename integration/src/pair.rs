@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use weir_test_servers::Kind;
 
 use crate::client::Client;
-use crate::command::{Changefeed, RUN_LIMIT, Running};
+use crate::command::{Changefeed, RUN_LIMIT, Running, trouble};
 use crate::compare::{self, Scope};
 use crate::load::{self, Names};
 use crate::servers::{End, TestServer, wait_until};
@@ -16,8 +16,6 @@ use crate::servers::{End, TestServer, wait_until};
 const PROBE: u32 = 1_000_000;
 /// Settings of every changefeed of the tests: little memory, so that limits are met.
 const SETTINGS: &str = "[flow-control]\nmemory-quota = \"64MiB\"\n";
-/// How much of the command's log a failure shows.
-const LOG_LINES: usize = 40;
 
 /// Two servers.
 #[derive(Debug)]
@@ -213,7 +211,7 @@ pub fn caught_up(feed: &Changefeed, running: Running) -> Result<()> {
         "after SIGTERM: status {}\n{}\n{}",
         stopped.status,
         stopped.stdout,
-        tail(&stopped.stderr)
+        trouble(&stopped.stderr)
     );
     run_to_end(feed).context("the run to the end")
 }
@@ -229,14 +227,7 @@ pub fn run_to_end(feed: &Changefeed) -> Result<()> {
         "status {}\n{}\n{}",
         last.status,
         last.stdout,
-        tail(&last.stderr)
+        trouble(&last.stderr)
     );
     Ok(())
-}
-
-/// The last lines of a log.
-pub fn tail(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().collect();
-    let from = lines.len().saturating_sub(LOG_LINES);
-    lines.get(from..).unwrap_or_default().join("\n")
 }

@@ -181,7 +181,7 @@ fn a_read_only_sink() {
     sink.run("SET GLOBAL super_read_only = ON").unwrap();
     some_load(&pair);
     std::thread::sleep(Duration::from_secs(3));
-    assert!(running.is_running().unwrap(), "{}", running.stderr().unwrap());
+    assert!(running.is_running().unwrap(), "{}", running.trouble());
     let log = running.stderr().unwrap();
     assert!(
         log.contains("read-only") || log.contains("read only"),
@@ -190,7 +190,7 @@ fn a_read_only_sink() {
     sink.run("SET GLOBAL super_read_only = OFF").unwrap();
     sink.run("SET GLOBAL read_only = OFF").unwrap();
     let equal = pair.equal_within(LIMIT);
-    assert!(equal.is_ok(), "{equal:?}\n{}", running.stderr().unwrap());
+    assert!(equal.is_ok(), "{equal:?}\n{}", running.trouble());
 }
 
 /// Source and sink are the same server: each row would come back as a new change.
@@ -214,7 +214,7 @@ fn the_same_server_at_both_ends() {
             .number(&format!("SELECT COUNT(*) FROM copy_{main}.acct"))
             .is_ok_and(|count| count == 200))
     });
-    assert!(arrived.is_ok(), "{arrived:?}\n{}", running.stderr().unwrap());
+    assert!(arrived.is_ok(), "{arrived:?}\n{}", running.trouble());
 }
 
 /// A disk of the sink that is full is waited for: the server may not make files longer than a limit, which is the same
@@ -247,17 +247,17 @@ fn a_full_disk_at_the_sink() {
     let small = wait_until("the other table", LIMIT, || {
         Ok(to.number(&format!("SELECT COUNT(*) FROM {main}.small"))? == 300)
     });
-    assert!(small.is_ok(), "{small:?}\n{}", running.stderr().unwrap());
+    assert!(small.is_ok(), "{small:?}\n{}", running.trouble());
     wait_until("the error in the log", LIMIT, || {
         Ok(running.stderr()?.contains("1114"))
     })
     .unwrap();
     let large = |to: &mut Client| to.number(&format!("SELECT COUNT(*) FROM {main}.large")).unwrap();
     assert!(large(&mut to) < 7_500);
-    assert!(running.is_running().unwrap(), "{}", running.stderr().unwrap());
+    assert!(running.is_running().unwrap(), "{}", running.trouble());
     limit_files(pair.sink.process().unwrap().pid(), "unlimited");
     let equal = pair.equal_within(LIMIT);
-    assert!(equal.is_ok(), "{equal:?}\n{}", running.stderr().unwrap());
+    assert!(equal.is_ok(), "{equal:?}\n{}", running.trouble());
     assert_eq!(large(&mut to), 7_500);
 }
 

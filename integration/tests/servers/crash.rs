@@ -41,7 +41,7 @@ fn kill_weir(source: Kind, sink: Kind, seed: u64) {
             let mut running = feed.start(&[]).unwrap();
             std::thread::sleep(Duration::from_millis(200 + rng.below(RUN_MILLIS)));
             let before = pair.beats(&mut from).unwrap();
-            let log = running.stderr().unwrap();
+            let log = running.trouble();
             let alive = running.is_running().unwrap();
             assert!(running.kill().unwrap() && alive, "it ended by itself:\n{log}");
             // Read after the kill: what the source had before it is not all there.
@@ -54,7 +54,7 @@ fn kill_weir(source: Kind, sink: Kind, seed: u64) {
         assert!(
             equal.is_ok(),
             "after {counted} kills: {equal:?}\n{}",
-            running.stderr().unwrap()
+            running.trouble()
         );
         caught_up(&feed, running).unwrap();
         pair.assert_equal().unwrap();
@@ -95,13 +95,13 @@ fn kill_server(kind: Kind, which: fn(&mut Pair) -> &mut weir_integration::TestSe
         assert!(
             running.is_running().unwrap(),
             "ended after kill {kill}:\n{}",
-            running.stderr().unwrap()
+            running.trouble()
         );
     }
     std::thread::sleep(Duration::from_secs(1));
     load.stop().unwrap();
     let equal = pair.equal_within(LIMIT);
-    assert!(equal.is_ok(), "{equal:?}\n{}", running.stderr().unwrap());
+    assert!(equal.is_ok(), "{equal:?}\n{}", running.trouble());
     caught_up(&feed, running).unwrap();
     pair.assert_equal().unwrap();
 }
@@ -144,7 +144,7 @@ fn a_stopped_process_that_wakes_up_writes_nothing() {
     std::thread::sleep(Duration::from_secs(4));
     load.stop().unwrap();
     let equal = pair.equal_within(LIMIT);
-    assert!(equal.is_ok(), "{equal:?}\n{}", running.stderr().unwrap());
+    assert!(equal.is_ok(), "{equal:?}\n{}", running.trouble());
     let mut client: Client = pair.sink.client().unwrap();
     client
         .run(&format!(

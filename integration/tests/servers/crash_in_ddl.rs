@@ -42,14 +42,14 @@ fn kill_inside(kind: Kind) {
         let seen = wait_until("a DDL at the sink", DDL_LIMIT, || {
             Ok(running_ddl(&mut to, &pair.names.main) > 0)
         });
-        let log = running.stderr().unwrap();
+        let log = running.trouble();
         assert!(running.kill().unwrap(), "it ended by itself:\n{log}");
         kills += u32::from(seen.is_ok());
     }
     load.stop().unwrap();
     let running = feed.start(&[]).unwrap();
     let equal = pair.equal_within(LIMIT);
-    assert!(equal.is_ok(), "{equal:?}\n{}", running.stderr().unwrap());
+    assert!(equal.is_ok(), "{equal:?}\n{}", running.trouble());
     weir_integration::caught_up(&feed, running).unwrap();
     pair.assert_equal().unwrap();
     println!("{kind:?}: {kills} kills inside of a DDL, {attempts} attempts");
@@ -195,7 +195,7 @@ fn unflushed_rows(kind: Kind) {
             let arrived = wait_until(case.name, LIMIT, || {
                 Ok(looker.number(&here(case.has_run)).unwrap_or(0) == 1)
             });
-            assert!(arrived.is_ok(), "{arrived:?}\n{}", now.stderr().unwrap());
+            assert!(arrived.is_ok(), "{arrived:?}\n{}", now.trouble());
             assert_eq!(
                 looker.number(&format!("SELECT v FROM {main}.held")).unwrap(),
                 before(&mut from, &main)
@@ -205,12 +205,7 @@ fn unflushed_rows(kind: Kind) {
         to.run("ROLLBACK").unwrap();
         let now = feed.start(&[]).unwrap();
         let equal = pair.equal_within(LIMIT);
-        assert!(
-            equal.is_ok(),
-            "{}: {equal:?}\n{}",
-            case.name,
-            now.stderr().unwrap()
-        );
+        assert!(equal.is_ok(), "{}: {equal:?}\n{}", case.name, now.trouble());
         kill(now);
         let drop_all: Vec<String> = ["k", "n", "c", "a", "b", "ch", "p"]
             .iter()

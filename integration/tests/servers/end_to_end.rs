@@ -29,7 +29,7 @@ fn live(source: Kind, sink: Kind, seed: u64) {
     assert!(
         equal.is_ok() && running.is_running().unwrap(),
         "{equal:?}\n{}",
-        weir_integration::pair::tail(&running.stderr().unwrap())
+        running.trouble()
     );
     println!("equal after {:.1} s", equal.unwrap().as_secs_f64());
     // What comes after it finds the checkpoint of the first run.

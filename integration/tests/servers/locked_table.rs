@@ -68,7 +68,7 @@ fn locked(kind: Kind, lock: &[&str], unlock: &str) {
                 took < LAG_MAX,
                 "`{table}` after {:?}: {took:?}\n{}",
                 start.elapsed(),
-                running.stderr().unwrap()
+                running.trouble()
             );
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -77,7 +77,7 @@ fn locked(kind: Kind, lock: &[&str], unlock: &str) {
     println!("{kind:?}: worst lag {worst:?} in {:?}", start.elapsed());
     load.stop().unwrap();
     let equal = pair.equal_within(LIMIT);
-    assert!(equal.is_ok(), "{equal:?}\n{}", running.stderr().unwrap());
+    assert!(equal.is_ok(), "{equal:?}\n{}", running.trouble());
 }
 
 #[test]

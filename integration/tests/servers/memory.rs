@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use weir_integration::command::trouble;
 use weir_integration::load::Options;
-use weir_integration::pair::tail;
 use weir_integration::{Client, Kind, Load, Pair};
 
 const QUOTA_BYTES: u64 = 64 << 20;
@@ -27,7 +27,7 @@ fn within_quota(pair: &Pair, checks: &[String]) {
         0,
         "{}\n{}",
         finished.stdout,
-        tail(&finished.stderr)
+        trouble(&finished.stderr)
     );
     peak(finished.high_water_bytes);
     let (mut source, mut sink) = (pair.source.client().unwrap(), pair.sink.client().unwrap());
@@ -151,11 +151,11 @@ fn a_sink_that_stands_still() {
     pair.lag(LIMIT).unwrap();
     pair.sink.process().unwrap().signal("STOP").unwrap();
     std::thread::sleep(stall);
-    assert!(running.is_running().unwrap(), "{}", running.stderr().unwrap());
+    assert!(running.is_running().unwrap(), "{}", running.trouble());
     pair.sink.process().unwrap().signal("CONT").unwrap();
     load.stop().unwrap();
     let equal = pair.equal_within(LIMIT);
-    assert!(equal.is_ok(), "{equal:?}\n{}", running.stderr().unwrap());
+    assert!(equal.is_ok(), "{equal:?}\n{}", running.trouble());
     running.signal("TERM").unwrap();
     let finished = running.finish(LIMIT).unwrap();
     peak(finished.assert_ok().high_water_bytes);

@@ -58,7 +58,7 @@ fn faults(kind: Kind, at_source: bool, at_sink: bool, seed: u64) {
         to_source.set(Fault::None);
         to_sink.set(Fault::None);
         std::thread::sleep(Duration::from_millis(rng.below(FAULT_MILLIS)));
-        assert!(running.is_running().unwrap(), "{}", running.stderr().unwrap());
+        assert!(running.is_running().unwrap(), "{}", running.trouble());
     }
     load.stop().unwrap();
     // What half-closes left behind.
@@ -67,7 +67,7 @@ fn faults(kind: Kind, at_source: bool, at_sink: bool, seed: u64) {
     let closed = to_source.closed() + to_sink.closed();
     println!("{kind:?}: {closed} connections closed by faults");
     let equal = pair.equal_within(LIMIT);
-    assert!(equal.is_ok(), "{equal:?}\n{}", running.stderr().unwrap());
+    assert!(equal.is_ok(), "{equal:?}\n{}", running.trouble());
     caught_up(&feed, running).unwrap();
     pair.assert_equal().unwrap();
     assert!(closed >= CLOSED_MIN, "only {closed} connections were closed");
@@ -102,7 +102,7 @@ fn a_forgotten_connection_of_the_source_is_noticed() {
     pair.lag(LIMIT).unwrap();
     proxy.set(Fault::StallOpen);
     let lag = pair.lag(HALF_OPEN_LIMIT);
-    assert!(lag.is_ok(), "{lag:?}\n{}", running.stderr().unwrap());
+    assert!(lag.is_ok(), "{lag:?}\n{}", running.trouble());
     println!("noticed after {:.1} s", lag.unwrap().as_secs_f64());
     proxy.cut_all();
     caught_up(&feed, running).unwrap();
@@ -126,7 +126,7 @@ fn forgotten_connections_of_the_sink_are_noticed() {
     std::thread::sleep(Duration::from_secs(3));
     load.stop().unwrap();
     let equal = pair.equal_within(HALF_OPEN_LIMIT);
-    assert!(equal.is_ok(), "{equal:?}\n{}", running.stderr().unwrap());
+    assert!(equal.is_ok(), "{equal:?}\n{}", running.trouble());
     println!("equal after {:.1} s", equal.unwrap().as_secs_f64());
     proxy.cut_all();
     caught_up(&feed, running).unwrap();
@@ -146,12 +146,7 @@ fn an_idle_source_keeps_its_connection() {
     let sql = "SELECT MIN(ID) FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'";
     let before = source.number(sql).unwrap();
     std::thread::sleep(Duration::from_secs(40));
-    assert_eq!(
-        source.number(sql).unwrap(),
-        before,
-        "{}",
-        running.stderr().unwrap()
-    );
+    assert_eq!(source.number(sql).unwrap(), before, "{}", running.trouble());
     let lag = pair.lag(Duration::from_secs(5)).unwrap();
     println!("{:.3} s after idling", lag.as_secs_f64());
     caught_up(&feed, running).unwrap();

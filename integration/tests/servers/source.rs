@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use weir_integration::load::Options;
-use weir_integration::pair::{filter, start_position, tail};
+use weir_integration::pair::{filter, start_position};
 use weir_integration::rng::Rng;
 use weir_integration::{
     Changefeed, End, Fault, Kind, Load, Names, Output, Proxy, TestServer, caught_up, load, wait_until,
@@ -72,11 +72,7 @@ fn over_a_bad_network(kind: Kind, seed: u64) {
         std::thread::sleep(Duration::from_millis(rng.below(1_000)));
         proxy.set(Fault::None);
         std::thread::sleep(Duration::from_millis(rng.below(1_000)));
-        assert!(
-            running.is_running().unwrap(),
-            "{}",
-            tail(&running.stderr().unwrap())
-        );
+        assert!(running.is_running().unwrap(), "{}", running.trouble());
     }
     proxy.cut_all();
     let report = running_load.stop().unwrap();
