@@ -8,7 +8,6 @@ use metrics::{
 };
 use weir_types::{ChangefeedId, OrderKey};
 
-use crate::state::State;
 
 /// Age of the changefeed's checkpoint.
 pub const CHECKPOINT_LAG: &str = "weir_changefeed_checkpoint_lag_seconds";
@@ -58,10 +57,10 @@ pub fn describe() {
     describe_gauge!(STATE, Unit::Count, "1 for the changefeed's present state, else 0");
 }
 
-/// Shows the state.
-pub fn set_state(changefeed: &ChangefeedId, state: &State) {
+/// Shows the state of this name.
+pub fn set_state(changefeed: &ChangefeedId, state: &str) {
     for name in STATES {
-        let shown = if name == state.name() { 1.0 } else { 0.0 };
+        let shown = if name == state { 1.0 } else { 0.0 };
         gauge!(STATE, "changefeed" => changefeed.to_string(), "state" => name).set(shown);
     }
 }

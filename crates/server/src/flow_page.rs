@@ -44,7 +44,12 @@ impl FlowReporter {
     }
 
     /// Renders.
-    pub(crate) async fn show(&self, status: &Status, state: &str, collector: &Addr<EventCollector>) {
+    pub(crate) async fn show(
+        &self,
+        status: &Status,
+        (state, reason): (&str, Option<&str>),
+        collector: &Addr<EventCollector>,
+    ) {
         // A collector that has ended leaves the page as it was.
         let Ok(flow) = collector.send(GetFlow).await else {
             return;
@@ -66,6 +71,7 @@ impl FlowReporter {
         let page = json!({
             "changefeed": self.changefeed.to_string(),
             "state": state,
+            "reason": reason,
             "checkpoint": status.checkpoint.to_string(),
             "checkpoint-ms": status.checkpoint.commit_ts.millis(),
             "open-barriers": status.open_barriers,

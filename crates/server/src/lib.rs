@@ -20,6 +20,7 @@ mod resume;
 mod run;
 mod sinks;
 mod translate;
+mod watched;
 
 pub use options::{CONNECT_TIMEOUT_DEFAULT, Progress, RunOptions, RunSummary, StopReason};
 pub use run::run;

@@ -8,12 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
-use weir_changefeed::{
-    Command, GetStatus, MaintainerEvent, RedbMetaStore, RunUntil, State, StateMachine, StopClean,
-};
+use weir_changefeed::{Command, GetStatus, MaintainerEvent, RedbMetaStore, State, StateMachine};
 use weir_dispatcher::TableLabels;
-use weir_source::actor::{EndReason, ReadProgress};
-use weir_types::{Classified, CommitTs, ErrorClass, ErrorReport, Generation};
+use weir_source::actor::ReadProgress;
+use weir_types::{Classified, ErrorClass, ErrorReport, Generation};
 
 use crate::blueprint::{Blueprint, STORE_DIR};
 use crate::contact::{Answer, Contact, RETRY_INTERVAL, first_contact, off_thread, stopped};
@@ -24,23 +22,10 @@ use crate::http;
 use crate::options::{Progress, RunOptions, RunSummary, StopReason};
 use crate::owner::OwnerEvent;
 use crate::pipeline::Pipeline;
+use crate::watched::{Ended, Watched};
 
-/// How long a clean stop waits for the sink. What is not durable then is delivered
-/// again by the next start.
-const STOP_WITHIN: Duration = Duration::from_secs(20);
 /// Time between two looks at the counters for the progress bar and `/debug/flow`.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-
-/// How a generation ended.
-enum Ended {
-    Finished {
-        error: Option<ErrorReport>,
-    },
-    Stopped,
-    /// Spans are to be formed anew.
-    Reform,
-    Failed(ErrorReport),
-}
 
 /// Runs a changefeed. Blocks the thread, which becomes the control thread.
 ///
@@ -187,8 +172,26 @@ impl Run {
         u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
+    /// State of the changefeed, and why where all is not well. A pipeline that waits for
+    /// one of its ends runs, and has nothing to do.
+    fn state(&self) -> (&'static str, Option<&str>) {
+        let away = |end: bool, why| end.then_some(("warning", Some(why)));
+        match self.machine.state() {
+            State::Warning { reason, .. } => ("warning", Some(reason.message.as_str())),
+            State::Normal | State::Pending => {
+                let source = self.blueprint.read.away.load(Ordering::Relaxed);
+                let sink = self.blueprint.counters.is_away();
+                away(source, "the source is not connected")
+                    .or_else(|| away(sink, "the sink takes nothing"))
+                    .unwrap_or((self.machine.state().name(), None))
+            }
+            state => (state.name(), None),
+        }
+    }
+
     fn show_state(&self) {
-        weir_changefeed::metrics::set_state(&self.blueprint.changefeed.id, self.machine.state());
+        let (state, _) = self.state();
+        weir_changefeed::metrics::set_state(&self.blueprint.changefeed.id, state);
     }
 
     fn stop_wanted(&self) -> bool {
@@ -298,6 +301,8 @@ impl Run {
         };
         tracing::info!(changefeed = %self.blueprint.changefeed.id, generation = generation.0, "pipeline started");
         self.resumed.get_or_insert(pipeline.resumed);
+        // It has just answered.
+        self.blueprint.counters.set_away(false);
         let ended = self.watch(&mut pipeline).await;
         self.reporter.force();
         self.look(&pipeline).await;
@@ -364,10 +369,11 @@ impl Run {
         if !self.reporter.due(now_ms) {
             return;
         }
+        self.show_state();
         if let Ok(status) = pipeline.maintainer.send(GetStatus).await {
             self.tables = self.tables.max(status.tables.len() as u64);
             self.reporter
-                .show(&status, self.machine.state().name(), &pipeline.collector)
+                .show(&status, self.state(), &pipeline.collector)
                 .await;
         }
     }
@@ -388,96 +394,6 @@ impl Run {
             elapsed,
             resumed: self.resumed.unwrap_or(false),
             reason,
-        }
-    }
-}
-
-/// What has been seen of a running generation.
-#[derive(Default)]
-struct Watched {
-    /// A clean stop is under way.
-    stopping: bool,
-    /// The error that the run ends with, once everything whole was delivered.
-    error: Option<ErrorReport>,
-}
-
-impl Watched {
-    /// Source first, then the store; then everything that was stored is delivered.
-    fn stop(&mut self, pipeline: &Pipeline) {
-        self.stopping = true;
-        pipeline.stop_source();
-        weir_actor::post_to(&pipeline.maintainer, StopClean { within: STOP_WITHIN });
-    }
-
-    /// Takes a report; the end, if it is one.
-    fn take(&mut self, event: OwnerEvent, pipeline: &Pipeline) -> Option<Ended> {
-        match event {
-            OwnerEvent::SourceEnded(ended) => {
-                if let EndReason::Cut(error) = ended.reason {
-                    self.error.get_or_insert(error);
-                }
-                if self.stopping {
-                    None
-                } else {
-                    self.deliver_rest(pipeline)
-                }
-            }
-            OwnerEvent::StageFailed(failed) => self.stage_failed(failed.error, pipeline),
-            OwnerEvent::Maintainer(event) => self.maintainer(event),
-            // A dispatcher's end is the maintainer's business; a panic in one is not.
-            OwnerEvent::Exited(exited) if exited.clean => {
-                let lost = exited.stage != "dispatcher" && exited.stage != "source";
-                lost.then(|| Ended::Failed(report(&ServerError::StageLost { stage: exited.stage })))
-            }
-            OwnerEvent::Exited(exited) => Some(Ended::Failed(report(&ServerError::StageLost {
-                stage: exited.stage,
-            }))),
-        }
-    }
-
-    /// The source has ended: the run ends when all that the store holds is delivered.
-    fn deliver_rest(&mut self, pipeline: &Pipeline) -> Option<Ended> {
-        let target = pipeline.resolved();
-        if target == CommitTs::ZERO {
-            // Nothing was ever stored, so nothing will be delivered.
-            return Some(Ended::Finished {
-                error: self.error.take(),
-            });
-        }
-        weir_actor::post_to(&pipeline.maintainer, RunUntil { target });
-        None
-    }
-
-    /// A definite error of the source: what was read before it is whole, and is
-    /// delivered before the run ends with the error.
-    fn stage_failed(&mut self, error: ErrorReport, pipeline: &Pipeline) -> Option<Ended> {
-        let definite = matches!(error.class, ErrorClass::Changefeed | ErrorClass::Table);
-        if definite && self.error.is_none() && !self.stopping {
-            self.error = Some(error);
-            return self.deliver_rest(pipeline);
-        }
-        Some(Ended::Failed(error))
-    }
-
-    fn maintainer(&mut self, event: MaintainerEvent) -> Option<Ended> {
-        match event {
-            MaintainerEvent::Progress { .. }
-            | MaintainerEvent::TableFailed { .. }
-            | MaintainerEvent::Blocked(_) => None,
-            MaintainerEvent::Failed(error) => Some(Ended::Failed(error)),
-            MaintainerEvent::Reform => Some(Ended::Reform),
-            MaintainerEvent::CaughtUp { failed } => {
-                let first = failed.into_iter().next().map(|(_, error)| error);
-                Some(Ended::Finished {
-                    error: self.error.take().or(first),
-                })
-            }
-            MaintainerEvent::Stopped { clean } => {
-                if !clean {
-                    tracing::warn!("the stop's deadline passed: rows that are not durable come again");
-                }
-                Some(Ended::Stopped)
-            }
         }
     }
 }

@@ -87,6 +87,7 @@ impl Attempts {
         let passing = matches!(reason, Retry::Deadlock | Retry::Locked);
         if !passing && self.failures > QUIET_FAILURES {
             shared.metrics.connected(false);
+            shared.counters.set_away(true);
             if !self.told {
                 self.told = true;
                 tracing::warn!(
@@ -110,6 +111,7 @@ impl Attempts {
     pub(crate) fn succeeded(&self, shared: &Shared) {
         if self.failures > 0 {
             shared.metrics.connected(true);
+            shared.counters.set_away(false);
         }
         if self.told {
             tracing::info!(

@@ -1,6 +1,6 @@
 //! What a sink has done, for the summary of a run.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use weir_codec::RowCounts;
 
@@ -15,6 +15,7 @@ pub struct SinkCounters {
     ddl: AtomicU64,
     files: AtomicU64,
     checksum: AtomicU64,
+    away: AtomicBool,
 }
 
 /// The counters at one moment.
@@ -50,6 +51,16 @@ impl SinkCounters {
     /// Counts a finished file.
     pub fn add_file(&self) {
         self.files.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Says that the target cannot be reached or takes nothing now, or that it does again.
+    pub fn set_away(&self, away: bool) {
+        self.away.store(away, Ordering::Relaxed);
+    }
+
+    /// Whether the target is waited for.
+    pub fn is_away(&self) -> bool {
+        self.away.load(Ordering::Relaxed)
     }
 
     /// Adds to the checksum.

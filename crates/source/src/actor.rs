@@ -2,7 +2,7 @@
 //! thread of its own reads; the actor takes `Persisted` and the order to stop.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -58,6 +58,8 @@ pub struct ReadProgress {
     pub bytes_total: AtomicU64,
     /// Transactions read to their end.
     pub transactions: AtomicU64,
+    /// There is no connection to the server.
+    pub away: AtomicBool,
 }
 
 /// What is read.
@@ -303,6 +305,9 @@ impl Reading<'_> {
         self.progress
             .transactions
             .store(counts.transactions, Ordering::Relaxed);
+        self.progress
+            .away
+            .store(!self.reader.is_connected(), Ordering::Relaxed);
         let position = self.reader.position();
         let lag = Duration::from_millis(now_ms().saturating_sub(self.reader.time_ms()));
         let lag = if self.reader.is_dry() { Duration::ZERO } else { lag };

@@ -86,6 +86,14 @@ impl Reader {
         }
     }
 
+    /// Files are there until they cannot be read.
+    pub(crate) fn is_connected(&self) -> bool {
+        match self {
+            Self::Files(..) => true,
+            Self::Server(reader) => reader.is_connected(),
+        }
+    }
+
     pub(crate) fn is_dry(&self) -> bool {
         match self {
             Self::Files(reader, _) => reader.is_dry(),

@@ -140,6 +140,11 @@ impl ServerReader {
         self.pause
     }
 
+    /// Whether there is a connection.
+    pub const fn is_connected(&self) -> bool {
+        self.link.is_some()
+    }
+
     /// Tells the store the position, if it moved and the store has not heard of it.
     pub fn tick(&mut self, handover: &mut Handover<'_>) -> bool {
         self.intake.assembler.tick();
