@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use weir_types::{DdlEvent, DdlKind, DispatcherId, OrderKey, TableName};
 
 use crate::history::History;
+use crate::ties::Ties;
 
 /// Survives every restart.
 #[derive(Debug, Default)]
@@ -14,7 +15,7 @@ pub struct Downstream {
     /// DDL that ran.
     pub ddls: BTreeSet<OrderKey>,
     /// Foreign keys, as DDL has made them: child and parent.
-    ties: BTreeSet<(TableName, TableName)>,
+    pub ties: Ties,
     /// Last DDL per table that it took part in.
     floors: BTreeMap<TableName, OrderKey>,
     /// Rows that became durable again after a restart.
@@ -81,7 +82,7 @@ impl Downstream {
                 ));
             }
         }
-        self.tie(key, event);
+        self.ties.apply(key, event);
         let names = event.writes.iter().chain(&event.reads);
         let tables = history.rows.keys().filter(|table| event.concerns(table));
         for table in names.chain(tables).filter(|name| !name.table.is_empty()) {
@@ -89,63 +90,6 @@ impl Downstream {
         }
         Ok(())
     }
-
-    /// What the DDL does to foreign keys. Which of several meanings it has hangs on its
-    /// key alone.
-    fn tie(&mut self, key: OrderKey, event: &DdlEvent) {
-        let touched = |name: &TableName| event.writes.iter().any(|written| covers(written, name));
-        let chance = key.commit_ts.millis() % 3;
-        match event.kind {
-            DdlKind::RenameTable => {
-                if let [from, to] = &*event.writes {
-                    let renamed = |name: TableName| if name == *from { to.clone() } else { name };
-                    let ties = std::mem::take(&mut self.ties).into_iter();
-                    self.ties = ties.map(|(a, b)| (renamed(a), renamed(b))).collect();
-                }
-            }
-            DdlKind::DropTable | DdlKind::DropDatabase => {
-                self.ties.retain(|(a, b)| !touched(a) && !touched(b))
-            }
-            DdlKind::AlterTable if event.reads.is_empty() && chance == 2 => {
-                self.ties.retain(|(a, _)| !touched(a))
-            }
-            DdlKind::CreateTable | DdlKind::AlterTable if chance > 0 => {
-                let pairs = event
-                    .writes
-                    .iter()
-                    .flat_map(|a| event.reads.iter().map(move |b| (a, b)));
-                self.ties.extend(pairs.map(|(a, b)| (a.clone(), b.clone())));
-            }
-            _ => {}
-        }
-    }
-
-    /// Tables tied to this one, itself included.
-    pub fn component(&self, table: &TableName) -> BTreeSet<TableName> {
-        let mut found = BTreeSet::from([table.clone()]);
-        loop {
-            let before = found.len();
-            for (child, parent) in &self.ties {
-                if found.contains(child) || found.contains(parent) {
-                    found.extend([child.clone(), parent.clone()]);
-                }
-            }
-            if found.len() == before {
-                return found;
-            }
-        }
-    }
-
-    /// Sets of tables tied to each other, as a sink finds them when it is opened.
-    pub fn components(&self) -> Vec<Vec<TableName>> {
-        let tables = self.ties.iter().flat_map(|(child, parent)| [child, parent]);
-        let all: BTreeSet<_> = tables.map(|table| self.component(table)).collect();
-        all.into_iter().map(|set| set.into_iter().collect()).collect()
-    }
-}
-
-fn covers(written: &TableName, name: &TableName) -> bool {
-    written.schema == name.schema && (written.table.is_empty() || written.table == name.table)
 }
 
 fn shares_table(a: &DdlEvent, b: &DdlEvent) -> bool {

@@ -9,6 +9,7 @@ pub mod scenario;
 pub mod simulation;
 pub mod sink;
 pub mod store;
+pub mod ties;
 
 pub use crate::rng::Rng;
 pub use crate::scenario::{Faults, Scenario, Summary};

@@ -363,7 +363,7 @@ impl Simulation {
             }
         }
         let components = if self.scenario.tied {
-            self.downstream.components()
+            self.downstream.ties.components()
         } else {
             Vec::new()
         };

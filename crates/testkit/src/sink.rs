@@ -11,6 +11,7 @@ use weir_types::{DdlEvent, DispatcherId, OrderKey, TableName};
 use crate::downstream::{Downstream, SpanCheck};
 use crate::history::History;
 use crate::rng::Rng;
+use crate::ties::Ties;
 
 /// An answer or a deadline of the sink.
 #[derive(Clone, Debug)]
@@ -131,7 +132,7 @@ impl ModelSink {
         rng: &mut Rng,
     ) -> Result<Option<(u64, SinkStep)>, String> {
         if let SinkWork::Rows(batch) = &work {
-            self.check_formation(id, batch, downstream)?;
+            self.check_formation(id, batch, history, downstream)?;
         }
         let Some(span) = self.spans.get_mut(&id) else {
             return Err(format!("work for {id:?}, which has no span"));
@@ -224,7 +225,7 @@ impl ModelSink {
             return false;
         }
         let tied = |table: &TableName| -> BTreeSet<TableName> {
-            let mut tied = downstream.component(table);
+            let mut tied = downstream.ties.component(table);
             tied.retain(|other| tables.contains(other));
             tied
         };
@@ -242,17 +243,26 @@ impl ModelSink {
         &mut self,
         id: DispatcherId,
         batch: &EventBatch,
+        history: &History,
         downstream: &Downstream,
     ) -> Result<(), String> {
-        let tables: BTreeSet<_> = batch
-            .slices
-            .iter()
-            .map(|slice| &slice.block.version.name)
-            .collect();
+        let last = |slice: &weir_types::BlockSlice| (slice.block.version.name.clone(), slice.last);
+        let tables: BTreeMap<_, _> = batch.slices.iter().map(last).collect();
         self.mixed += u64::from(tables.len() > 1);
-        for table in tables.into_iter().filter(|_| self.tied) {
+        for (table, last) in tables.iter().filter(|_| self.tied) {
             let together = self.together_with(table).unwrap_or_default();
-            let mut tied = downstream.component(table);
+            // What is tied at the source but comes through another span has to be there.
+            for other in Ties::before(history, *last)
+                .component(table)
+                .difference(&together)
+            {
+                if !downstream.holds_all(history, other, last.before()) {
+                    return Err(format!(
+                        "{id:?}: {table} came to {last} before rows of {other}, which is tied to it"
+                    ));
+                }
+            }
+            let mut tied = downstream.ties.component(table);
             tied.retain(|other| self.together_with(other).is_some());
             if tied != together {
                 return Err(format!(
