@@ -122,7 +122,10 @@ fn run(arguments: &Arguments) -> Result<(), WireError> {
         for row in rows.rows.iter().take(20) {
             let line: Vec<_> = row
                 .iter()
-                .map(|v| v.as_deref().map_or("NULL".into(), String::from_utf8_lossy))
+                .map(|v| {
+                    v.as_deref()
+                        .map_or_else(|| "NULL".into(), String::from_utf8_lossy)
+                })
                 .collect();
             println!("  {}", line.join(" | "));
         }

@@ -1,5 +1,6 @@
 //! A logged-in connection.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::auth::Login;
@@ -101,7 +102,7 @@ impl Connection {
         self.frame.set_timeout(limit)
     }
 
-    /// Runs a statement and reads its whole result, 64 MiB at most. A statement without a
+    /// Runs a statement and reads its whole result, 64 MiB in memory at most. A statement without a
     /// result has no columns and no rows.
     ///
     /// # Errors
@@ -178,6 +179,15 @@ impl Connection {
             self.frame.quit_on_drop = false;
         }
         outcome
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("address", &self.frame.address())
+            .field("server", &self.info)
+            .finish_non_exhaustive()
     }
 }
 

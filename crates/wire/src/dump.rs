@@ -1,6 +1,7 @@
 //! The binlog as the server sends it to a replica (MySQL source documentation, "Replication
 //! Protocol"; MariaDB knowledge base, "Replication Protocol").
 
+use std::fmt;
 use std::ops::{Deref, Range};
 use std::time::Duration;
 
@@ -263,6 +264,14 @@ impl DumpStream {
     /// `Disconnected` if the system gives no further handle.
     pub fn closer(&self) -> Result<Closer, WireError> {
         self.frame.closer()
+    }
+}
+
+impl fmt::Debug for DumpStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DumpStream")
+            .field("address", &self.frame.address())
+            .finish_non_exhaustive()
     }
 }
 

@@ -164,8 +164,8 @@ pub enum WireError {
         /// The error.
         error: ServerError,
     },
-    /// The server refused the dump or ended it: error 1236, which has many reasons told
-    /// apart by the message only, or MariaDB's 4052 (another replica has our server id).
+    /// The server refused the dump or ended it with error 1236, which has many reasons;
+    /// its message tells which.
     #[error("`{address}` ended the binlog dump: {message}")]
     DumpRefused {
         /// Host and port.
@@ -237,7 +237,7 @@ impl WireError {
 
     /// Sorts what a server answered to a dump command or sent in the stream.
     pub(crate) fn from_dump(address: &str, error: ServerError) -> Self {
-        if matches!(error.code, 1236 | 4052) {
+        if error.code == 1236 {
             Self::DumpRefused {
                 address: address.to_owned(),
                 message: error.message,

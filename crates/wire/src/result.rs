@@ -4,8 +4,10 @@ use crate::cursor::Cursor;
 use crate::error::WireError;
 use crate::frame::{EOF_BYTE, EOF_BYTES_MAX, ERROR_BYTE, Framed};
 
-/// Bytes that an answer may take in memory.
-pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Bytes that an answer may take, those of its packets and `VALUE_BYTES` for each value.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// What a value takes in memory beside its bytes.
+const VALUE_BYTES: usize = size_of::<Option<Vec<u8>>>() + 16;
 /// Columns that a server allows in a result (`MAX_FIELDS`).
 const COLUMNS_MAX: u64 = 4096;
 /// Status flag: another result follows, which we never ask for.
@@ -95,6 +97,7 @@ impl Reader {
             let row =
                 row(&self.packet, out.columns.len()).ok_or_else(|| frame.malformed("row of a result"))?;
             out.rows.push(row);
+            self.left = self.left.saturating_sub(out.columns.len() * VALUE_BYTES);
         }
     }
 

@@ -229,3 +229,27 @@ impl Write for Transport {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::net::TcpListener;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn every_address_is_tried() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = listener.local_addr().unwrap();
+        let closed = SocketAddr::from(([127, 0, 0, 1], 1));
+        let stream = connect_any(&[closed, open], LIMIT).unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), open);
+        let error = connect_any(&[closed, closed], LIMIT).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        let error = connect_any(&[], LIMIT).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,7 +1,7 @@
 //! The binlog stream.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use weir_types::GtidSet;
 
@@ -140,7 +140,7 @@ fn a_half_open_connection_is_noticed() {
     let start = Instant::now();
     let error = stream.next(LIMIT).unwrap_err();
     assert!(matches!(error, WireError::ReadTimeout { waited, .. } if waited == SHORT));
-    assert!(start.elapsed() < SHORT * 10);
+    assert!(start.elapsed() < LONG / 2);
     drop(stream);
     server.join().unwrap();
 }
@@ -160,7 +160,7 @@ fn another_thread_can_end_a_blocked_read() {
     let start = Instant::now();
     let error = stream.next(LIMIT).unwrap_err();
     assert!(matches!(error, WireError::Disconnected { .. }), "{error}");
-    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(start.elapsed() < LONG / 2);
     other.join().unwrap();
     server.join().unwrap();
 }
@@ -203,7 +203,10 @@ fn errors_of_the_stream() {
             1236,
             |e| matches!(e, WireError::DumpRefused { message, .. } if message == "m"),
         ),
-        (4052, |e| matches!(e, WireError::DumpRefused { .. })),
+        (
+            4052,
+            |e| matches!(e, WireError::Server { error, .. } if error.code == 4052),
+        ),
         (1227, |e| matches!(e, WireError::Server { .. })),
     ];
     for (code, check) in cases {

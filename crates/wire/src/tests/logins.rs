@@ -12,7 +12,7 @@ use crate::capability as cap;
 use crate::cursor::Cursor;
 use crate::endpoint::TlsMode;
 use crate::error::WireError;
-use crate::fake_server::{CAPABILITIES, NONCE, PASSWORD, Peer, SHORT, USER, serve};
+use crate::fake_server::{CAPABILITIES, LONG, NONCE, PASSWORD, Peer, SHORT, USER, serve};
 use crate::{Connection, Endpoint};
 
 /// User, answer and plugin of a login request.
@@ -51,7 +51,7 @@ fn sha2_fits(answer: &[u8], nonce: &[u8]) -> bool {
 }
 
 fn refused(endpoint: &Endpoint) -> WireError {
-    Connection::open(endpoint).err().unwrap()
+    Connection::open(endpoint).unwrap_err()
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn a_silent_or_dripping_server_is_given_up_in_time() {
         let start = Instant::now();
         let error = refused(&endpoint);
         assert!(matches!(error, WireError::ReadTimeout { waited, .. } if waited == SHORT));
-        assert!(start.elapsed() < SHORT * 10);
+        assert!(start.elapsed() < LONG / 2);
         server.join().unwrap();
     }
 }
@@ -352,9 +352,9 @@ fn a_mode_that_demands_tls_sends_no_login_without() {
 
 #[test]
 fn nobody_listens() {
-    let (endpoint, server) = serve(|_| ());
-    Connection::open(&endpoint).err().unwrap();
-    server.join().unwrap();
+    let (mut endpoint, _server) = serve(|_| ());
+    // The lowest port, which is never given to a listener that leaves the choice open.
+    endpoint.port = 1;
     let error = refused(&endpoint);
     assert!(matches!(error, WireError::Unreachable { .. }));
     assert_eq!(error.class(), ErrorClass::Transient);

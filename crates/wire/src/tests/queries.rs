@@ -191,3 +191,30 @@ fn a_replica_is_registered() {
     expected.extend_from_slice(&[0; 13]);
     assert_eq!(server.join().unwrap(), expected);
 }
+
+#[test]
+fn many_small_values_count_as_what_they_take() {
+    let (endpoint, server) = serve(|peer| {
+        use std::io::Write;
+        peer.let_in();
+        peer.receive();
+        peer.send(b"\xfc\xe8\x03");
+        for _ in 0..1000 {
+            peer.send(&definition("a"));
+        }
+        peer.eof();
+        // A thousand NULLs take 1000 bytes on the wire.
+        for _ in 0..64_000 {
+            for packet in crate::fake_server::packets(&[0xfb; 1000], &mut peer.sequence) {
+                if peer.stream.write_all(&packet).is_err() {
+                    return;
+                }
+            }
+        }
+    });
+    let mut connection = Connection::open(&endpoint).unwrap();
+    let error = connection.query("SELECT").unwrap_err();
+    assert!(matches!(error, WireError::AnswerTooLarge { .. }));
+    drop(connection);
+    server.join().unwrap();
+}

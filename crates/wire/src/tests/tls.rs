@@ -156,7 +156,7 @@ fn without_an_authority_a_strangers_certificate_is_refused() {
     let authority = certificate(None, "");
     let (mut endpoint, server) = serve_tls(certificate(Some(&authority), "127.0.0.1"), None, |_| ());
     endpoint.tls.mode = TlsMode::VerifyCa;
-    let error = Connection::open(&endpoint).err().unwrap();
+    let error = Connection::open(&endpoint).unwrap_err();
     assert!(matches!(error, WireError::Certificate { .. }), "{error}");
     assert!(!server.join().unwrap());
 }
@@ -221,7 +221,7 @@ fn files_that_cannot_be_used() {
         endpoint.tls.ca = ca.map(path);
         endpoint.tls.cert = cert.map(path);
         endpoint.tls.key = key.map(path);
-        let error = Connection::open(&endpoint).err().unwrap();
+        let error = Connection::open(&endpoint).unwrap_err();
         assert!(
             matches!(error, WireError::TlsFile { .. }),
             "{ca:?} {cert:?} {key:?}: {error}"
@@ -239,7 +239,7 @@ fn a_failed_handshake_is_no_reason_to_go_on_in_clear() {
         std::io::Read::read_to_end(&mut peer.stream, &mut rest).unwrap_or_default();
         rest
     });
-    let error = Connection::open(&endpoint).err().unwrap();
+    let error = Connection::open(&endpoint).unwrap_err();
     assert!(matches!(error, WireError::TlsHandshake { .. }), "{error}");
     assert_eq!(error.class(), ErrorClass::Transient);
     // Only records of TLS (handshake, alert) came, never a login.
@@ -258,7 +258,7 @@ fn nothing_in_clear_is_taken_for_the_start_of_tls() {
         peer.raw(&bytes);
         peer.receive();
     });
-    let error = Connection::open(&endpoint).err().unwrap();
+    let error = Connection::open(&endpoint).unwrap_err();
     assert!(matches!(error, WireError::Malformed { .. }), "{error}");
     server.join().unwrap();
 }
