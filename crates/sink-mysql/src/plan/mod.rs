@@ -108,6 +108,8 @@ pub struct TablePlan {
     pub(crate) opaque_unique: bool,
     /// Any two rows may conflict.
     pub(crate) serial: bool,
+    /// What a transaction wrote can be undone.
+    pub(crate) transactional: bool,
     /// `(a,b,…) VALUES ` behind the table's name.
     pub(crate) insert_columns: Box<str>,
     /// ` ON DUPLICATE KEY UPDATE …`.
@@ -169,6 +171,7 @@ impl TablePlan {
             has_other_unique: false,
             opaque_unique: false,
             serial: false,
+            transactional: target.transactional,
             mode,
         };
         plan.add_keys(target, &source_of, identifying);

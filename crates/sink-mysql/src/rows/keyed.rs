@@ -259,13 +259,15 @@ impl<'p> KeyedWork<'p> {
     }
 
     /// Cuts the work into groups. `replay`: the target may be at a later state; see the
-    /// module.
+    /// module. A table whose engine has no transactions may always be: what a failed
+    /// attempt wrote stays.
     ///
     /// # Errors
     /// A row is larger than the target accepts.
     pub fn groups(&mut self, limits: Limits, replay: bool) -> Result<Vec<Group>> {
         let sizes: Vec<usize> = self.entries.iter().map(Entry::bytes).collect();
         let spread = self.conflicts.spread(&sizes, limits.groups, self.group_bytes_min);
+        let replay = replay || !self.plan.transactional;
         let mut groups = Vec::with_capacity(spread.len());
         for entries in spread {
             let group = self.group(&entries, limits.packet_max, replay)?;

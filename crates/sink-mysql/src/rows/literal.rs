@@ -336,7 +336,11 @@ fn plain(value: &Value<'_>, place: Place, out: &mut Vec<u8>) -> Result<(), Fault
         // The number 0 compares as the year 2000 with MySQL.
         Value::Year(0) => out.extend_from_slice(b"'0000'"),
         Value::Year(year) => integer(year, out),
-        Value::Date { year, month, day } => put!(out, "'{year:04}-{month:02}-{day:02}'")?,
+        Value::Date { year, month, day } => {
+            out.push(b'\'');
+            date(year, month, day, out);
+            out.push(b'\'');
+        }
         Value::Time {
             negative,
             hours,
@@ -344,9 +348,11 @@ fn plain(value: &Value<'_>, place: Place, out: &mut Vec<u8>) -> Result<(), Fault
             seconds,
             micros,
         } => {
-            let sign = if negative { "-" } else { "" };
-            put!(out, "'{sign}{hours:02}:{minutes:02}:{seconds:02}")?;
-            fraction(micros, out)?;
+            out.extend_from_slice(if negative { b"'-" } else { b"'" });
+            if hours >= 100 {
+                out.push(b'0' + (hours / 100) as u8);
+            }
+            clock((hours % 100) as u8, minutes, seconds, micros, out);
         }
         Value::DateTime {
             year,
@@ -357,13 +363,12 @@ fn plain(value: &Value<'_>, place: Place, out: &mut Vec<u8>) -> Result<(), Fault
             second,
             micros,
         } => {
-            put!(
-                out,
-                "'{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}"
-            )?;
-            fraction(micros, out)?;
+            out.push(b'\'');
+            date(year, month, day, out);
+            out.push(b' ');
+            clock(hour, minute, second, micros, out);
         }
-        Value::Timestamp { seconds, micros } => timestamp(seconds, micros, out)?,
+        Value::Timestamp { seconds, micros } => timestamp(seconds, micros, out),
         // Written by the caller.
         Value::Null
         | Value::Bytes(_)
@@ -376,29 +381,49 @@ fn plain(value: &Value<'_>, place: Place, out: &mut Vec<u8>) -> Result<(), Fault
     Ok(())
 }
 
-/// Fraction and closing quote.
-fn fraction(micros: u32, out: &mut Vec<u8>) -> Result<(), Fault> {
-    match micros {
-        0 => out.push(b'\''),
-        micros => put!(out, ".{micros:06}'")?,
-    }
-    Ok(())
+/// Two decimal digits; values of the server are below 100.
+fn two(number: u8, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[b'0' + number / 10 % 10, b'0' + number % 10]);
 }
 
-fn timestamp(seconds: u32, micros: u32, out: &mut Vec<u8>) -> Result<(), Fault> {
-    const SECONDS_PER_DAY: i64 = 86_400;
+fn date(year: u16, month: u8, day: u8, out: &mut Vec<u8>) {
+    two((year / 100 % 100) as u8, out);
+    two((year % 100) as u8, out);
+    out.push(b'-');
+    two(month, out);
+    out.push(b'-');
+    two(day, out);
+}
+
+/// Clock, fraction and closing quote.
+fn clock(hours: u8, minutes: u8, seconds: u8, micros: u32, out: &mut Vec<u8>) {
+    two(hours, out);
+    out.push(b':');
+    two(minutes, out);
+    out.push(b':');
+    two(seconds, out);
+    if micros != 0 {
+        out.push(b'.');
+        for unit in [10_000, 100, 1] {
+            two((micros / unit % 100) as u8, out);
+        }
+    }
+    out.push(b'\'');
+}
+
+fn timestamp(seconds: u32, micros: u32, out: &mut Vec<u8>) {
+    const SECONDS_PER_DAY: u32 = 86_400;
     if seconds == 0 && micros == 0 {
         out.extend_from_slice(b"'0000-00-00 00:00:00'");
-        return Ok(());
+        return;
     }
-    let seconds = i64::from(seconds);
-    let (year, month, day) = weir_types::calendar::date_from_days(seconds / SECONDS_PER_DAY);
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    put!(
-        out,
-        "'{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}"
-    )?;
-    fraction(micros, out)
+    let (year, month, day) = weir_types::calendar::date_from_days((seconds / SECONDS_PER_DAY).into());
+    out.push(b'\'');
+    // From 1970 to 2106.
+    date(year as u16, month, day, out);
+    out.push(b' ');
+    let [hour, minute, second] = [seconds / 3600 % 24, seconds / 60 % 60, seconds % 60];
+    clock(hour as u8, minute as u8, second as u8, micros, out);
 }
 
 fn float(number: f32, place: Place, out: &mut Vec<u8>) -> Result<(), Fault> {
