@@ -133,40 +133,40 @@ pub enum MysqlSinkError {
         found: u64,
     },
     /// A DDL that is not replicated.
-    #[error("a DDL of `{table}` cannot be replicated")]
+    #[error("a DDL of `{subject}` cannot be replicated")]
     Statement {
-        /// First table of it, at the source.
-        table: TableName,
+        /// The table or database.
+        subject: Box<str>,
         /// Why not.
         source: SchemaError,
     },
     /// The target refuses a DDL.
-    #[error("{kind} of `{table}` fails at the target ({reply})")]
+    #[error("{kind} of `{subject}` fails at the target ({reply})")]
     Ddl {
         /// What it does.
         kind: &'static str,
-        /// The table at the target.
-        table: TableName,
+        /// The table or database.
+        subject: Box<str>,
         /// What the server said.
         reply: ServerReply,
     },
     /// The session of a DDL cannot be had at the target.
-    #[error("{kind} of `{table}` needs {what}, which the target does not have ({reply})")]
+    #[error("{kind} of `{subject}` needs {what}, which the target does not have ({reply})")]
     DdlSession {
         /// What it does.
         kind: &'static str,
-        /// The table at the target.
-        table: TableName,
+        /// The table or database.
+        subject: Box<str>,
         /// A setting.
         what: String,
         /// What the server said.
         reply: ServerReply,
     },
     /// A DDL whose outcome at the target Weir could not answer for.
-    #[error("a DDL of `{table}` is not replicated: {why}")]
+    #[error("a DDL of `{subject}` is not replicated: {why}")]
     Untold {
-        /// A table of it.
-        table: TableName,
+        /// The table or database.
+        subject: Box<str>,
         /// Why not.
         why: &'static str,
     },
@@ -295,7 +295,7 @@ impl Classified for MysqlSinkError {
             Self::Ddl { .. } => {
                 "bring the target to where the statement can run, or exclude the table, and start again"
             }
-            Self::DdlSession { .. } => "install it at the target (time zones: `mysql_tzinfo_to_sql`), then start again",
+            Self::DdlSession { .. } => "grant or install it at the target (time zones: `mysql_tzinfo_to_sql`), then start again",
             Self::Threads(_) => "raise the limit of threads of the process",
             Self::Stopping => "start again",
             Self::TargetInUse { .. } => "change the routes so that each table has a target of its own",

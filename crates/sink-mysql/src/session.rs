@@ -83,6 +83,13 @@ pub(crate) async fn set_up(conn: &mut Conn, info: &ServerInfo) -> Result<()> {
     short(what, conn.query_drop(level)).await
 }
 
+/// Takes back what a DDL set, so that Weir's own queries mean, and definitions read,
+/// always the same.
+pub(crate) async fn set_back(conn: &mut Conn, info: &ServerInfo) -> Result<()> {
+    let settings = format!("{}, timestamp=DEFAULT", row_settings(info));
+    short("set up a session", conn.query_drop(settings)).await
+}
+
 /// Connection that holds a lock.
 async fn holder(conn: &mut Conn, lock: &str) -> Result<Option<u64>> {
     let query = format!("SELECT IS_USED_LOCK('{lock}')");

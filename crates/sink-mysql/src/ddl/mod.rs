@@ -28,12 +28,13 @@ use self::plan::TargetStep;
 use self::settings::Setting;
 use crate::attempts::{Attempts, Failure};
 use crate::backend::Shared;
-use crate::connect::{Connector, short, text, value};
+use crate::catalogue;
+use crate::connect::{Connector, ServerInfo, short, text, value};
 use crate::error::{MysqlSinkError, Result};
 use crate::pool::Link;
 use crate::progress;
 use crate::reply::{Retry, Verdict, judge};
-use crate::session::Slot;
+use crate::session::{self, Slot};
 
 /// Sessions that run DDL at the same time, at most.
 pub(crate) const DDL_SLOTS: usize = 8;
@@ -117,7 +118,7 @@ async fn opened<'l>(
         Some(link) => link,
         None => {
             let opened = Link::open(&shared.connector, Slot::Ddl(slot), &shared.metrics).await;
-            opened.map_err(Failure::of)?
+            opened?
         }
     };
     Ok(link.insert(open))
@@ -156,23 +157,17 @@ impl Attempt<'_> {
     async fn on(&self, link: &mut Link) -> std::result::Result<bool, Failure> {
         let config = self.shared.connector.config();
         let conn = &mut link.conn;
+        session::set_back(conn, &link.info).await?;
         let mut done = true;
         for place in self.step.changed() {
-            done &= progress::read_covering(conn, config, &place.target)
-                .await
-                .map_err(Failure::of)?
-                >= self.key;
+            done &= progress::read_covering(conn, config, &place.target).await? >= self.key;
         }
         if done {
             return Ok(false);
         }
         let names = || self.step.changed().map(|place| &place.target);
-        let begun = progress::read_begun(conn, config, self.key, self.at)
-            .await
-            .map_err(Failure::of)?;
-        let now = Fingerprint::take(conn, &link.info, names())
-            .await
-            .map_err(Failure::of)?;
+        let begun = progress::read_begun(conn, config, self.key, self.at).await?;
+        let now = Fingerprint::take(conn, &link.info, names()).await?;
         match begun {
             Some(before) => {
                 let before: Fingerprint = serde_json::from_str(&before).map_err(|error| {
@@ -191,18 +186,20 @@ impl Attempt<'_> {
                 if self.step.kind == DdlKind::RenameTable && now.has_twins() {
                     return Err(Failure::Definite(self.step.refused_twins()));
                 }
+                if self.step.numbers_rows {
+                    self.needs_primary_key(conn, &link.info).await?;
+                }
                 let text = serde_json::to_string(&now).map_err(|error| {
                     Failure::Definite(MysqlSinkError::Progress {
                         table: "ddl_begun",
                         reason: error.to_string(),
                     })
                 })?;
-                progress::begin(conn, config, self.key, self.at, &text)
-                    .await
-                    .map_err(Failure::of)?;
+                progress::begin(conn, config, self.key, self.at, &text).await?;
             }
         }
         self.execute(link).await?;
+        session::set_back(&mut link.conn, &link.info).await?;
         self.finish(&mut link.conn).await?;
         Ok(true)
     }
@@ -212,6 +209,22 @@ impl Attempt<'_> {
         progress::finish(conn, self.shared.connector.config(), self.key, self.at, &places)
             .await
             .map_err(Failure::of)
+    }
+
+    /// The server numbers rows in the order of the primary key; without one, in the order
+    /// in which it finds them.
+    async fn needs_primary_key(
+        &self,
+        conn: &mut Conn,
+        info: &ServerInfo,
+    ) -> std::result::Result<(), Failure> {
+        for place in &self.step.writes {
+            let table = catalogue::table(conn, info, &place.target).await?;
+            if !table.keys.iter().any(|key| key.primary) {
+                return Err(Failure::Definite(self.step.refused_numbering()));
+            }
+        }
+        Ok(())
     }
 
     /// Runs the statement in its session.
@@ -240,6 +253,10 @@ impl Attempt<'_> {
     /// A DDL that is refused for good is not begun any more.
     async fn give_up(&self, link: &mut Link, failure: &Failure) {
         if matches!(failure, Failure::Definite(_)) {
+            if let Err(error) = session::set_back(&mut link.conn, &link.info).await {
+                tracing::warn!(%error, "a refused DDL stays noted as begun");
+                return;
+            }
             let config = self.shared.connector.config();
             let forgotten = progress::forget_begun(&mut link.conn, config, self.key, self.at).await;
             if let Err(error) = forgotten {
@@ -264,6 +281,14 @@ impl Attempt<'_> {
                 what = setting.what,
                 "the target does not have it; a DDL runs with what is nearest"
             );
+            return Ok(());
+        }
+        if let Some(holds) = &setting.holds
+            && let Ok(Some(_)) = conn.query_first::<Row, _>(holds).await
+        {
+            return Ok(());
+        }
+        if setting.quiet {
             return Ok(());
         }
         if setting.optional {

@@ -1,7 +1,5 @@
 //! What a DDL of the source means at the target.
 
-use std::sync::Arc;
-
 use weir_schema::{SchemaError, Session, Step, ordinary, rewrite};
 use weir_types::{DdlEvent, DdlKind, TableName};
 
@@ -19,6 +17,8 @@ pub(super) struct TargetStep {
     pub(super) writes: Vec<Place>,
     pub(super) makes: Vec<Place>,
     pub(super) reads: Vec<Place>,
+    /// It gives a number to each row that is there.
+    pub(super) numbers_rows: bool,
 }
 
 const fn kind_name(kind: DdlKind) -> &'static str {
@@ -48,11 +48,10 @@ impl TargetStep {
         self.changed().chain(&self.reads)
     }
 
-    fn first(&self) -> TableName {
-        let nameless = || TableName::new("", "");
+    fn first(&self) -> Box<str> {
         self.changed()
             .next()
-            .map_or_else(nameless, |place| place.target.clone())
+            .map_or_else(Box::default, |place| subject(&place.target))
     }
 
     pub(super) fn name(&self) -> String {
@@ -62,7 +61,7 @@ impl TargetStep {
     pub(super) fn refused(&self, reply: ServerReply) -> MysqlSinkError {
         MysqlSinkError::Ddl {
             kind: kind_name(self.kind),
-            table: self.first(),
+            subject: self.first(),
             reply,
         }
     }
@@ -70,15 +69,22 @@ impl TargetStep {
     pub(super) fn no_session(&self, what: &str, reply: ServerReply) -> MysqlSinkError {
         MysqlSinkError::DdlSession {
             kind: kind_name(self.kind),
-            table: self.first(),
+            subject: self.first(),
             what: what.to_owned(),
             reply,
         }
     }
 
+    pub(super) fn refused_numbering(&self) -> MysqlSinkError {
+        MysqlSinkError::Untold {
+            subject: self.first(),
+            why: "it numbers the rows of a table without a primary key, whose order is not that of the source",
+        }
+    }
+
     pub(super) fn refused_twins(&self) -> MysqlSinkError {
         MysqlSinkError::Untold {
-            table: self.first(),
+            subject: self.first(),
             why: "two tables with one definition and an engine other than InnoDB could not be told apart after a crash",
         }
     }
@@ -88,7 +94,7 @@ impl TargetStep {
 pub(super) fn steps(shared: &Shared, event: &DdlEvent) -> Result<Vec<TargetStep>> {
     let session = Session::of(event);
     let statement = |source: SchemaError| MysqlSinkError::Statement {
-        table: first_source(event),
+        subject: first_source(event),
         source,
     };
     let steps = ordinary(event.kind, &event.sql, &session).map_err(statement)?;
@@ -101,9 +107,20 @@ pub(super) fn steps(shared: &Shared, event: &DdlEvent) -> Result<Vec<TargetStep>
     Ok(planned)
 }
 
-fn first_source(event: &DdlEvent) -> TableName {
-    let nameless = || TableName::new(Arc::clone(&event.schema), "");
-    event.writes.first().cloned().unwrap_or_else(nameless)
+fn first_source(event: &DdlEvent) -> Box<str> {
+    event
+        .writes
+        .first()
+        .map_or_else(|| Box::from(&*event.schema), subject)
+}
+
+/// A table, or a schema, as people name it.
+fn subject(name: &TableName) -> Box<str> {
+    if name.table.is_empty() {
+        Box::from(&*name.schema)
+    } else {
+        name.to_string().into()
+    }
 }
 
 fn plan(shared: &Shared, session: &Session<'_>, step: Step, event: &DdlEvent) -> Result<Option<TargetStep>> {
@@ -115,7 +132,7 @@ fn plan(shared: &Shared, session: &Session<'_>, step: Step, event: &DdlEvent) ->
     }
     if wanted < changed().count() {
         return Err(MysqlSinkError::Untold {
-            table: first_source(event),
+            subject: first_source(event),
             why: "it moves a table into or out of what the filter lets through",
         });
     }
@@ -136,7 +153,7 @@ fn plan(shared: &Shared, session: &Session<'_>, step: Step, event: &DdlEvent) ->
     }
     let sql = rewrite(&step.sql, session, &|name| router.route(name), &route_schema);
     let sql = sql.map_err(|source| MysqlSinkError::Statement {
-        table: first_source(event),
+        subject: first_source(event),
         source,
     })?;
     let mut places = places.into_iter();
@@ -151,6 +168,7 @@ fn plan(shared: &Shared, session: &Session<'_>, step: Step, event: &DdlEvent) ->
         writes: next(),
         makes: next(),
         reads: next(),
+        numbers_rows: step.numbers_rows,
     }))
 }
 
@@ -159,7 +177,7 @@ fn place(shared: &Shared, name: &TableName) -> Result<Place> {
     let target = if name.table.is_empty() {
         let schema = router.route_schema(&name.schema);
         let schema = schema.ok_or_else(|| MysqlSinkError::Untold {
-            table: name.clone(),
+            subject: subject(name),
             why: "the routes take the tables of the database to several",
         })?;
         TableName::new(schema, "")
@@ -176,7 +194,7 @@ fn place(shared: &Shared, name: &TableName) -> Result<Place> {
 fn refuse_shared_schema(shared: &Shared, place: &Place) -> Result<()> {
     if place.target.table.is_empty() && shared.schema_is_shared(&place.source, &place.target) {
         return Err(MysqlSinkError::Untold {
-            table: place.source.clone(),
+            subject: subject(&place.source),
             why: "the routes take tables of other databases to the same one at the target",
         });
     }

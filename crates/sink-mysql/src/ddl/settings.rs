@@ -57,6 +57,10 @@ pub(crate) struct Setting {
     pub(crate) otherwise: Option<String>,
     /// Where it cannot be had, the DDL runs without it, with a warning; else it fails.
     pub(crate) optional: bool,
+    /// Without the warning: it is often not there, and not needed.
+    pub(crate) quiet: bool,
+    /// Asks, where it may not be set, whether it is so already.
+    pub(crate) holds: Option<String>,
 }
 
 fn needed(sql: String, what: impl Into<String>) -> Setting {
@@ -65,6 +69,8 @@ fn needed(sql: String, what: impl Into<String>) -> Setting {
         what: what.into(),
         otherwise: None,
         optional: false,
+        quiet: false,
+        holds: None,
     }
 }
 
@@ -102,7 +108,11 @@ pub(crate) fn settings(event: &DdlEvent, schema: &str, info: &ServerInfo) -> Vec
     if !schema.is_empty() {
         let mut sql = String::from("USE ");
         push_name(&mut sql, schema);
-        all.push(optional(sql, format!("the schema `{schema}`")));
+        // CREATE DATABASE runs in the schema that it makes.
+        all.push(Setting {
+            quiet: true,
+            ..optional(sql, format!("the schema `{schema}`"))
+        });
     }
     if let Some(bits) = session.sql_mode {
         let modes = sql_mode(bits, from, info.flavor);
@@ -116,10 +126,16 @@ pub(crate) fn settings(event: &DdlEvent, schema: &str, info: &ServerInfo) -> Vec
     }
     if let (Some(id), Flavor::Mysql) = (session.default_collation_utf8mb4, info.flavor) {
         // Setting it takes a privilege; most sessions have the default.
-        all.push(optional(
-            format!("SET SESSION default_collation_for_utf8mb4={id}"),
-            format!("`default_collation_for_utf8mb4` {id}"),
-        ));
+        all.push(Setting {
+            holds: Some(format!(
+                "SELECT 1 FROM information_schema.COLLATIONS WHERE ID={id} AND \
+                 COLLATION_NAME=@@default_collation_for_utf8mb4"
+            )),
+            ..needed(
+                format!("SET SESSION default_collation_for_utf8mb4={id}"),
+                format!("the privilege SESSION_VARIABLES_ADMIN for `default_collation_for_utf8mb4` {id}"),
+            )
+        });
     }
     if let (Some(pairs), Flavor::Mariadb) = (&session.character_set_collations, info.flavor) {
         all.extend(charset_collations(pairs));
@@ -172,6 +188,8 @@ fn collation(name: &str, id: u16) -> Setting {
         what: format!("the collation with id {id}"),
         otherwise: near.then(|| format!("SET SESSION {name}={NEAREST_TO_0900}")),
         optional: true,
+        quiet: false,
+        holds: None,
     }
 }
 
