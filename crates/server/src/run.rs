@@ -183,7 +183,7 @@ impl Run {
                 let sink = self.blueprint.counters.is_away();
                 away(source, "the source is not connected")
                     .or_else(|| away(sink, "the sink takes nothing"))
-                    .unwrap_or((self.machine.state().name(), None))
+                    .unwrap_or_else(|| (self.machine.state().name(), None))
             }
             state => (state.name(), None),
         }
