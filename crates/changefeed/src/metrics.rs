@@ -8,7 +8,6 @@ use metrics::{
 };
 use weir_types::{ChangefeedId, OrderKey};
 
-
 /// Age of the changefeed's checkpoint.
 pub const CHECKPOINT_LAG: &str = "weir_changefeed_checkpoint_lag_seconds";
 /// Time of the changefeed's checkpoint.

@@ -92,6 +92,11 @@ impl History {
         rows.get(from..to.max(from)).unwrap_or(&[])
     }
 
+    /// Tables at the end.
+    pub const fn existing(&self) -> &BTreeSet<TableName> {
+        &self.existing
+    }
+
     /// Number of row events.
     pub fn row_count(&self) -> usize {
         self.rows.values().map(Vec::len).sum()

@@ -63,42 +63,14 @@ impl Barrier {
     /// Tables of the dispatcher that are gone behind the DDL. A rename that puts another
     /// table under the same name keeps the dispatcher of the name.
     fn ends(&self, key: OrderKey, entry: &Entry) -> Vec<TableName> {
-        let removes = matches!(
-            self.event.kind,
-            DdlKind::DropTable | DdlKind::RenameTable | DdlKind::DropDatabase
-        );
         let ends = |member: &&Member| {
-            removes
+            removes(&self.event)
                 && member.after < key
                 && self.writes(&member.table)
                 && !self.event.makes.contains(&member.table)
         };
         let gone = entry.members.iter().filter(ends);
         gone.map(|member| member.table.clone()).collect()
-    }
-
-    /// A sink that notes a DDL as the progress of its tables puts a table that this DDL
-    /// takes away behind it, if the run ended before that was saved: its dispatcher does
-    /// not meet the DDL any more, but it is gone all the same.
-    fn left_behind(&self, key: OrderKey, registry: &Registry, passing: &mut Passing) {
-        let removes = matches!(
-            self.event.kind,
-            DdlKind::DropTable | DdlKind::RenameTable | DdlKind::DropDatabase
-        );
-        let named = self.event.writes.iter().flat_map(|name| registry.named(name));
-        let gone = named.filter(|(member, entry)| {
-            removes
-                && entry.checkpoint_of(member) == key
-                && !self.reported.contains(&entry.id)
-                && !self.event.makes.contains(&member.table)
-        });
-        for (member, entry) in gone {
-            if entry.members.len() == 1 {
-                passing.end.push(entry.id);
-            } else {
-                passing.gone.push((entry.id, vec![member.table.clone()]));
-            }
-        }
     }
 
     fn writes(&self, table: &TableName) -> bool {
@@ -142,6 +114,44 @@ pub(super) struct Passing {
     pub(super) gone: Vec<(DispatcherId, Vec<TableName>)>,
     pub(super) reform: bool,
     pub(super) waited_ms: u64,
+    event: Option<Arc<DdlEvent>>,
+}
+
+impl Passing {
+    /// A sink that notes a DDL as the progress of its tables puts a table that the DDL
+    /// takes away behind it, if the run ended before that was saved: its dispatcher does
+    /// not meet the DDL any more, but it is gone all the same. `noted`: the DDL is the
+    /// last that the sink knows of the table.
+    pub(super) fn left_behind(&mut self, registry: &Registry, noted: impl Fn(&TableName) -> bool) {
+        let Some(event) = self.event.as_deref().filter(|event| removes(event)) else {
+            return;
+        };
+        let named = event.writes.iter().flat_map(|name| registry.named(name));
+        for (Member { table, .. }, entry) in named {
+            let stood = self
+                .pass
+                .iter()
+                .chain(&self.end)
+                .chain(self.hold.iter().map(|(id, _)| id));
+            let met = stood.into_iter().any(|id| *id == entry.id);
+            if met || event.makes.contains(table) || !noted(table) {
+                continue;
+            }
+            if entry.members.len() == 1 {
+                self.end.push(entry.id);
+            } else {
+                self.gone.push((entry.id, vec![table.clone()]));
+            }
+        }
+    }
+}
+
+/// Whether tables that the DDL writes, and does not make, are gone behind it.
+const fn removes(event: &DdlEvent) -> bool {
+    matches!(
+        event.kind,
+        DdlKind::DropTable | DdlKind::RenameTable | DdlKind::DropDatabase
+    )
 }
 
 /// All DDLs that are waited at.
@@ -264,7 +274,7 @@ impl Barriers {
             }
         }
         passing.reform = reform;
-        barrier.left_behind(key, registry, &mut passing);
+        passing.event = Some(barrier.event);
         Some(passing)
     }
 }

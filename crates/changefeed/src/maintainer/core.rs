@@ -251,7 +251,9 @@ impl MaintainerCore {
             reform,
         } = message;
         match self.barriers.written(key, reform, &self.registry, now_ms) {
-            Some(passing) => {
+            Some(mut passing) => {
+                let noted = |table: &TableName| self.sink_progress.get(table) == Some(&key);
+                passing.left_behind(&self.registry, noted);
                 self.pass(key, &passing, out);
                 if passing.reform {
                     self.reform(key, &passing, now_ms, out);

@@ -1,5 +1,7 @@
 //! What must hold in between and at the end.
 
+use std::collections::BTreeSet;
+
 use weir_event_collector::Lane;
 use weir_types::{DdlKind, OrderKey};
 
@@ -36,6 +38,15 @@ impl Simulation {
             if !executed {
                 return Err(format!("DDL {key} was lost"));
             }
+        }
+        let registry = self.pipeline.maintainer.registry();
+        let kept: BTreeSet<_> = registry
+            .tables()
+            .map(|(member, _)| member.table.clone())
+            .collect();
+        if kept != *history.existing() {
+            let differ: Vec<_> = kept.symmetric_difference(history.existing()).collect();
+            return Err(format!("{differ:?} are gone and kept, or exist and are not"));
         }
         let restarts = !self.scenario.changefeed_restarts.is_empty() || self.summary.reforms > 0;
         if self.downstream.repeated > 0 && (self.scenario.exact || !restarts) {
