@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use weir_changefeed::{MetaStore, Progress as SavedProgress, SharedMetaStore};
 use weir_config::{Changefeed, MemoryPlan, SourceUri, Until};
@@ -24,6 +25,9 @@ use crate::{resume, sinks, translate};
 
 /// Folder of the store in the data folder.
 pub(crate) const STORE_DIR: &str = "store";
+
+/// How long a server that has been there once is waited for: ten years.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// What every generation of a run shares.
 pub(crate) struct Blueprint {
@@ -131,6 +135,11 @@ impl Blueprint {
     }
 
     fn source_options(&self, recovered: &Recovered) -> SourceOptions {
+        let mut input = self.source_input(recovered.position.clone());
+        if let SourceInput::Server(options) = &mut input {
+            // It has been reached before: an outage does not end the generation.
+            options.endpoint.connect_timeout = FOR_EVER;
+        }
         let event_bytes_max = self.changefeed.source.max_event_size.bytes();
         let assembler = AssemblerOptions {
             filter: Arc::clone(&self.filter),
@@ -142,7 +151,7 @@ impl Blueprint {
         };
         SourceOptions {
             changefeed: self.changefeed.id.to_string(),
-            input: self.source_input(recovered.position.clone()),
+            input,
             assembler,
             window_bytes: to_usize(self.memory.store_in_flight),
             progress: Arc::clone(&self.read),

@@ -96,8 +96,8 @@ pub(crate) async fn first_contact(
 }
 
 fn meet(ends: Arc<Ends>, mut changefeed: Changefeed) -> Result<Contact, ErrorReport> {
-    ends.learn(&mut changefeed)?;
     let one_server = ends.are_one_server(&changefeed)?;
+    ends.learn(&mut changefeed)?;
     if one_server {
         let filter = changefeed.table_filter().map_err(|e| ErrorReport::new(&e))?;
         let router = changefeed.router().map_err(|e| ErrorReport::new(&e))?;

@@ -27,6 +27,9 @@ use crate::watched::{Ended, Watched};
 /// Time between two looks at the counters for the progress bar and `/debug/flow`.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Longest time between two attempts to open store and sink.
+const OPEN_INTERVAL_MAX: Duration = Duration::from_secs(10);
+
 /// Runs a changefeed. Blocks the thread, which becomes the control thread.
 ///
 /// # Errors
@@ -126,6 +129,7 @@ async fn run_reachable(
         deadline,
         progress: options.progress.unwrap_or_default(),
         blueprint,
+        not_opened: 0,
         resumed: None,
         tables: 0,
         earlier: Earlier::default(),
@@ -143,6 +147,8 @@ struct Run {
     progress: Arc<Progress>,
     /// Until when the first generation is tried.
     deadline: Instant,
+    /// Attempts in a row that did not open store and sink.
+    not_opened: u32,
     /// Whether the first generation found progress.
     resumed: Option<bool>,
     tables: u64,
@@ -211,14 +217,14 @@ impl Run {
                     // All is well; nothing waits.
                     Ended::Reform if !self.stop_wanted() => continue,
                     Ended::Reform => return Ok(StopReason::Stopped),
-                    Ended::Failed(error) if self.is_beginning() => {
-                        match self.begin_again(error).await {
+                    Ended::NotOpened(error) if error.class == ErrorClass::Transient => {
+                        match self.open_again(error).await {
                             Ok(again) => command = again,
                             Err(ended) => return ended,
                         }
                         continue;
                     }
-                    Ended::Failed(error) => {
+                    Ended::Failed(error) | Ended::NotOpened(error) => {
                         tracing::warn!(code = error.code, "pipeline failed: {error}; {}", error.action);
                         let (now_ms, random) = (self.now_ms(), u64::from(std::process::id()));
                         // The pipeline has been stopped already.
@@ -241,26 +247,28 @@ impl Run {
         }
     }
 
-    /// No generation has run yet: both ends have to be there within `connect_timeout`.
-    fn is_beginning(&self) -> bool {
-        self.resumed.is_none()
-    }
-
-    /// Waits a moment for what may come up beside us; the end of the run, if it is none
-    /// of that kind or has been waited for long enough.
-    async fn begin_again(
+    /// Waits a moment for what cannot be opened now; the end of the run, if no generation
+    /// has run yet and `connect_timeout` is over. An outage of the sink costs nothing but
+    /// attempts: the backoff of a pipeline that fails would keep it waiting for minutes
+    /// behind its end.
+    async fn open_again(
         &mut self,
         error: ErrorReport,
     ) -> Result<Option<Command>, Result<StopReason, ErrorReport>> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if error.class != ErrorClass::Transient || left.is_zero() {
-            return Err(Err(error));
+        let mut wait = OPEN_INTERVAL_MAX.min(RETRY_INTERVAL * (self.not_opened + 1));
+        if self.resumed.is_none() {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Err(error));
+            }
+            wait = RETRY_INTERVAL.min(left);
         }
+        self.not_opened += 1;
         tracing::warn!(code = error.code, "not ready: {error}; trying again");
         let (now_ms, random) = (self.now_ms(), u64::from(std::process::id()));
         let _nothing_runs = self.machine.failed(error, now_ms, random);
         self.show_state();
-        if self.sleep(RETRY_INTERVAL.min(left)).await {
+        if self.sleep(wait).await {
             return Err(Ok(StopReason::Stopped));
         }
         Ok(self.machine.resume())
@@ -293,7 +301,7 @@ impl Run {
         let opened = match off_thread(&self.stop, move || blueprint.open()).await {
             Ok(Answer::Done(opened)) => opened,
             Ok(Answer::Stopped) => return Ended::Stopped,
-            Err(error) => return Ended::Failed(error),
+            Err(error) => return Ended::NotOpened(error),
         };
         let mut pipeline = match Pipeline::build(&self.blueprint, opened, generation).await {
             Ok(pipeline) => pipeline,
@@ -301,6 +309,7 @@ impl Run {
         };
         tracing::info!(changefeed = %self.blueprint.changefeed.id, generation = generation.0, "pipeline started");
         self.resumed.get_or_insert(pipeline.resumed);
+        self.not_opened = 0;
         // It has just answered.
         self.blueprint.counters.set_away(false);
         let ended = self.watch(&mut pipeline).await;

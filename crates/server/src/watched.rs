@@ -27,6 +27,8 @@ pub(crate) enum Ended {
     /// Spans are to be formed anew.
     Reform,
     Failed(ErrorReport),
+    /// It did not begin: store or sink could not be opened.
+    NotOpened(ErrorReport),
 }
 
 /// What has been seen of a running generation.
