@@ -63,6 +63,8 @@ struct Known {
     formed: BTreeSet<Vec<TableName>>,
     /// How often a DDL has changed what the catalogue says of a target table.
     changes: HashMap<TableName, u64>,
+    /// What the log has said of the target already.
+    told: BTreeSet<String>,
 }
 
 /// What the spans of one sink share.
@@ -144,6 +146,11 @@ impl Shared {
         for target in targets {
             *known.changes.entry(self.fold(target)).or_default() += 1;
         }
+    }
+
+    /// Whether the log is to say something that it has not said before.
+    pub(crate) fn tells(&self, what: &str) -> bool {
+        self.known().told.insert(what.to_owned())
     }
 
     /// Changes with each DDL of a target table.

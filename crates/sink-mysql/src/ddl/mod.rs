@@ -277,10 +277,12 @@ impl Attempt<'_> {
         if let Some(otherwise) = &setting.otherwise
             && conn.query_drop(otherwise).await.is_ok()
         {
-            tracing::warn!(
-                what = setting.what,
-                "the target does not have it; a DDL runs with what is nearest"
-            );
+            if self.shared.tells(&setting.what) {
+                tracing::warn!(
+                    what = setting.what,
+                    "the target does not have it; DDL runs with what is nearest"
+                );
+            }
             return Ok(());
         }
         if let Some(holds) = &setting.holds
@@ -292,7 +294,9 @@ impl Attempt<'_> {
             return Ok(());
         }
         if setting.optional {
-            tracing::warn!(what = setting.what, %reply, "the target does not have it; a DDL runs without");
+            if self.shared.tells(&setting.what) {
+                tracing::warn!(what = setting.what, %reply, "the target does not have it; DDL runs without");
+            }
             return Ok(());
         }
         Err(Failure::Definite(self.step.no_session(&setting.what, reply)))
