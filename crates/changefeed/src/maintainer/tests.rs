@@ -1,6 +1,8 @@
 //! The maintainer's state machine, case by case. Barriers under load and restarts are
 //! the simulation's.
 
+mod formation;
+
 use std::sync::Arc;
 
 use weir_protocol::changefeed::{
@@ -127,10 +129,18 @@ impl Rig {
     }
 
     fn written(&mut self, id: u32, ts: u64) -> Vec<String> {
+        self.written_with(id, ts, false)
+    }
+
+    fn reformed(&mut self, id: u32, ts: u64) -> Vec<String> {
+        self.written_with(id, ts, true)
+    }
+
+    fn written_with(&mut self, id: u32, ts: u64, reform: bool) -> Vec<String> {
         let message = BarrierWritten {
             dispatcher: DispatcherId(id),
             key: key(ts),
-            reform: false,
+            reform,
         };
         self.call(|core, now, out| core.barrier_written(message, now, out))
     }
