@@ -64,10 +64,8 @@ fn pull(plan: &Arc<TablePlan>, changes: &[Change]) -> Pull {
 
 fn groups(plan: &Arc<TablePlan>, changes: &[Change], replay: bool) -> Vec<Group> {
     let pull = pull(plan, changes);
-    let work = KeyedWork::gather(&pull, 0).unwrap();
-    let mut work = match work {
-        Some(work) => work,
-        None => return Vec::new(),
+    let Some(mut work) = KeyedWork::gather(&pull, 0).unwrap() else {
+        return Vec::new();
     };
     work.group_bytes_min = 1;
     work.groups(LIMITS, replay).unwrap()
