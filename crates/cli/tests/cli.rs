@@ -125,6 +125,45 @@ fn quickstart_refuses_a_folder_that_is_not_its_own() {
 }
 
 #[test]
+fn servers_that_are_not_there() {
+    let files = Files::new();
+    let data = files.arg("data");
+    let write = |source: &str| {
+        // Port 1 of this machine: nobody listens there.
+        let content = format!(
+            "id = \"test\"\n[source]\nuri = \"mysql://u:topsecret@127.0.0.1:1\"\n{source}[sink]\nuri = \"mysql://u@127.0.0.1:1\"\n[metrics]\nlisten = \"\"\n[store]\ndisk-quota = \"8MiB\"\nsegment-size = \"2MiB\"\n"
+        );
+        fs::write(files.path("feed.toml"), content).unwrap();
+        files.arg("feed.toml")
+    };
+    let feed = write("");
+    let run = ["run", &feed, "--data-dir", &data, "--connect-timeout", "200ms"];
+    let message = check_failure(&run, "WEIR-WIR-001", 1);
+    assert!(message.contains("127.0.0.1:1"), "{message}");
+    let wrong = ["run", &feed, "--connect-timeout", "5"];
+    assert!(check_failure(&wrong, "WEIR-CLI-001", 2).contains("connect-timeout"));
+
+    let output = weir(&["check", &feed, "--data-dir", &data, "--output", "json"]);
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{answer:#}");
+    let failed = |end: &str| {
+        let checks = answer["checks"].as_array().unwrap();
+        checks.iter().any(|c| c["end"] == end && c["ok"] == false)
+    };
+    assert!(
+        failed("source") && failed("sink") && !failed("state"),
+        "{answer:#}"
+    );
+    assert!(!text(&output.stdout).contains("topsecret"));
+    let shown = weir(&["check", &feed, "--data-dir", &data]);
+    assert!(text(&shown.stdout).contains("not copied yet"));
+    assert!(!text(&shown.stdout).contains("topsecret"));
+
+    let feed = write("password-env = \"WEIR_NO_SUCH_VARIABLE\"\n");
+    check_failure(&["check", &feed], "WEIR-CFG-005", 2);
+}
+
+#[test]
 fn check_passes_on_a_recording() {
     let files = Files::new();
     let data = files.arg("data");
