@@ -82,10 +82,7 @@ fn source(ends: &Ends, changefeed: &Changefeed) -> Vec<Check> {
         return Vec::new();
     };
     let options = ends.server_options(changefeed, address, None, None);
-    let Ok(filter) = changefeed.table_filter() else {
-        return Vec::new();
-    };
-    let found = server_preflight(&options, &Arc::new(filter));
+    let found = server_preflight(&options);
     let mut checks: Vec<Check> = found.into_iter().map(Check::of_source).collect();
     checks.push(not_copied(changefeed.start()));
     checks

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use weir_filter::TableFilter;
 use weir_types::{ErrorReport, Flavor, SourcePosition};
 
 use super::ServerOptions;
@@ -24,7 +23,7 @@ fn message(error: &SourceError) -> String {
 
 /// Checks connection, settings, server id, retention, and that events can be read from
 /// the start (or the saved position) on.
-pub fn server_preflight(options: &ServerOptions, _filter: &Arc<TableFilter>) -> Vec<Check> {
+pub fn server_preflight(options: &ServerOptions) -> Vec<Check> {
     let expected = "a server that takes our login";
     let begun = Session::open(&options.endpoint).and_then(|mut session| {
         let facts = session.facts()?;
