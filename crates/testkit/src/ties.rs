@@ -35,7 +35,7 @@ impl Ties {
             }
             DdlKind::DropTable | DdlKind::DropDatabase => self.0.retain(|(a, b)| !touched(a) && !touched(b)),
             DdlKind::AlterTable if event.reads.is_empty() && chance == 2 => {
-                self.0.retain(|(a, _)| !touched(a))
+                self.0.retain(|(a, _)| !touched(a));
             }
             DdlKind::CreateTable | DdlKind::AlterTable if chance > 0 => {
                 let pairs = event

@@ -20,7 +20,7 @@ use weir_protocol::service::{Member, Span};
 use weir_protocol::store::AdvanceGc;
 use weir_types::{CommitTs, DispatcherId, ErrorClass, ErrorReport, OrderKey, TableName};
 
-use super::barriers::{Barriers, Passing, Verdict, WantsTable};
+use super::barriers::{Barriers, Verdict, WantsTable};
 use super::finish::{Failure, Mode, Outcome, arrived};
 use super::formation::Awaited;
 use super::progress::{SavePolicy, SaveProgress, SavedKeys};
@@ -400,33 +400,6 @@ impl MaintainerCore {
         }
     }
 
-    fn pass(&mut self, key: OrderKey, passing: &Passing, out: &mut Vec<Effect>) {
-        for id in &passing.end {
-            self.registry.remove(*id);
-            out.push(Effect::End(EndDispatcher { dispatcher: *id }));
-        }
-        for id in &passing.pass {
-            if let Some(entry) = self.registry.get_mut(*id) {
-                entry.passed = entry.passed.max(key);
-                out.push(action(*id, key, BarrierStep::Pass));
-            }
-        }
-        for (id, gone) in passing.gone.iter().chain(&passing.hold) {
-            self.registry.remove_members(*id, gone);
-        }
-        for (id, _) in &passing.hold {
-            if let Some(entry) = self.registry.get_mut(*id) {
-                // The DDL is durable, and so was everything before it.
-                entry.checkpoint = entry.checkpoint.max(key);
-                entry.passed = entry.passed.max(key);
-                entry.held = true;
-            }
-        }
-        out.push(Effect::BarrierPassed {
-            waited_ms: passing.waited_ms,
-        });
-    }
-
     /// With `--until`: once everything up to the target was delivered, it is to become
     /// durable without waiting for the sink's own rhythm.
     fn flush_if_there(&mut self, id: DispatcherId, out: &mut Vec<Effect>) {
@@ -499,7 +472,7 @@ impl MaintainerCore {
     }
 }
 
-const fn action(dispatcher: DispatcherId, key: OrderKey, step: BarrierStep) -> Effect {
+pub(super) const fn action(dispatcher: DispatcherId, key: OrderKey, step: BarrierStep) -> Effect {
     Effect::Barrier(BarrierAction {
         dispatcher,
         key,

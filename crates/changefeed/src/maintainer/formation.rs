@@ -12,12 +12,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_protocol::changefeed::RegisterTable;
-use weir_protocol::dispatcher::FlushNow;
+use weir_protocol::dispatcher::{BarrierStep, EndDispatcher, FlushNow};
 use weir_protocol::service::Member;
 use weir_types::{DispatcherId, OrderKey, TableName};
 
 use super::barriers::Passing;
-use super::core::{Effect, MaintainerCore, REFORM_FLUSH_MS};
+use super::core::{Effect, MaintainerCore, REFORM_FLUSH_MS, action};
 use super::finish::Mode;
 
 /// Tables of one span that are not registered yet.
@@ -158,6 +158,34 @@ impl MaintainerCore {
             entry.flushed = false;
             out.push(Effect::create(entry));
         }
+    }
+
+    /// A DDL is durable: everybody goes on, or stands there.
+    pub(super) fn pass(&mut self, key: OrderKey, passing: &Passing, out: &mut Vec<Effect>) {
+        for id in &passing.end {
+            self.registry.remove(*id);
+            out.push(Effect::End(EndDispatcher { dispatcher: *id }));
+        }
+        for id in &passing.pass {
+            if let Some(entry) = self.registry.get_mut(*id) {
+                entry.passed = entry.passed.max(key);
+                out.push(action(*id, key, BarrierStep::Pass));
+            }
+        }
+        for (id, gone) in passing.gone.iter().chain(&passing.hold) {
+            self.registry.remove_members(*id, gone);
+        }
+        for (id, _) in &passing.hold {
+            if let Some(entry) = self.registry.get_mut(*id) {
+                // The DDL is durable, and so was everything before it.
+                entry.checkpoint = entry.checkpoint.max(key);
+                entry.passed = entry.passed.max(key);
+                entry.held = true;
+            }
+        }
+        out.push(Effect::BarrierPassed {
+            waited_ms: passing.waited_ms,
+        });
     }
 
     /// Everything delivered is to become durable.
