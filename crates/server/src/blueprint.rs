@@ -23,6 +23,8 @@ use crate::filter_history::FilterHistory;
 use crate::sinks::OpenedSink;
 use crate::{resume, sinks, translate};
 
+/// File of the data folder that the running process holds.
+pub(crate) const LOCK_FILE: &str = "lock";
 /// Folder of the store in the data folder.
 pub(crate) const STORE_DIR: &str = "store";
 

@@ -2,6 +2,7 @@
 //! expected and actual.
 
 use std::collections::BTreeSet;
+use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,10 +11,12 @@ use weir_event_store::LogStore;
 use weir_source::server::server_preflight;
 use weir_types::{LineageId, OrderKey, TableName};
 
-use crate::blueprint::STORE_DIR;
+use crate::blueprint::{LOCK_FILE, STORE_DIR};
 use crate::ends::{ATTEMPT_MAX, Ends, check_apart};
 use crate::sinks::mysql_config;
 
+/// Setting of the check that looks for our id among the replicas.
+const SERVER_ID: &str = "source.server-id";
 /// Missing tables that are named.
 const MISSING_SHOWN_MAX: usize = 5;
 
@@ -70,11 +73,24 @@ pub fn servers(changefeed: &Changefeed, data_dir: &Path) -> Result<Vec<Check>, C
     // A source that cannot be reached is a finding below.
     let _reported = ends.learn(&mut changefeed);
     let mut checks = source(&ends, &changefeed);
+    if is_running(data_dir) {
+        // The replica with our id is ourselves.
+        for check in checks.iter_mut().filter(|check| check.setting == SERVER_ID) {
+            check.ok = true;
+            check.actual.push_str(": this changefeed is running");
+        }
+    }
     checks.extend(sink(&ends, &changefeed, data_dir));
     if changefeed.source.uri.mysql().is_some() && changefeed.sink.uri.mysql().is_some() {
         checks.push(apart(&ends, &changefeed));
     }
     Ok(checks)
+}
+
+/// Whether a process runs in the data folder.
+fn is_running(data_dir: &Path) -> bool {
+    let lock = File::open(data_dir.join(LOCK_FILE));
+    lock.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 fn source(ends: &Ends, changefeed: &Changefeed) -> Vec<Check> {
@@ -181,5 +197,22 @@ fn apart(ends: &Ends, changefeed: &Changefeed) -> Check {
         expected: "another server, or tables routed to names that are left out".to_owned(),
         actual,
         ok,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changefeed_runs_while_its_lock_is_held() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(!is_running(dir.path()));
+        let lock = File::create(dir.path().join(LOCK_FILE)).unwrap();
+        assert!(!is_running(dir.path()));
+        lock.try_lock().unwrap();
+        assert!(is_running(dir.path()));
+        drop(lock);
+        assert!(!is_running(dir.path()));
     }
 }

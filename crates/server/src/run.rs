@@ -13,7 +13,7 @@ use weir_dispatcher::TableLabels;
 use weir_source::actor::ReadProgress;
 use weir_types::{Classified, ErrorClass, ErrorReport, Generation};
 
-use crate::blueprint::{Blueprint, STORE_DIR};
+use crate::blueprint::{Blueprint, LOCK_FILE, STORE_DIR};
 use crate::contact::{Answer, Contact, RETRY_INTERVAL, first_contact, off_thread, stopped};
 use crate::error::ServerError;
 use crate::filter_history::FilterHistory;
@@ -49,7 +49,7 @@ fn lock(data_dir: &Path) -> Result<File, ServerError> {
         source,
     };
     fs::create_dir_all(data_dir).map_err(at)?;
-    let file = File::create(data_dir.join("lock")).map_err(at)?;
+    let file = File::create(data_dir.join(LOCK_FILE)).map_err(at)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(ServerError::Locked {
