@@ -159,12 +159,39 @@ impl Changefeed {
         Running::start(&all, self.dir.path())
     }
 
+    fn keep_logs(&self) -> Result<()> {
+        let name = self.dir.path().file_name().context("a folder name")?;
+        let kept = weir_test_servers::target_dir()?.join("failed").join(name);
+        std::fs::create_dir_all(&kept)?;
+        for entry in std::fs::read_dir(self.dir.path())? {
+            let path = entry?.path();
+            if path.is_file()
+                && let Some(name) = path.file_name()
+            {
+                std::fs::copy(&path, kept.join(name))?;
+            }
+        }
+        eprintln!("logs: {}", kept.display());
+        Ok(())
+    }
+
     /// Runs to the end of what the source has.
     ///
     /// # Errors
     /// When the process cannot be started or does not end.
     pub fn catch_up(&self) -> Result<Finished> {
         self.start(&["--until", "caught-up"])?.finish(RUN_LIMIT)
+    }
+}
+
+impl Drop for Changefeed {
+    /// The logs of a test that fails stay in `target/failed`.
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Err(error) = self.keep_logs()
+        {
+            eprintln!("the logs are lost: {error:#}");
+        }
     }
 }
 
@@ -202,6 +229,11 @@ impl Running {
     pub fn start(arguments: &[impl AsRef<OsStr>], scratch: &Path) -> Result<Self> {
         let stdout = scratch.join("stdout");
         let stderr = scratch.join("stderr");
+        if stderr.exists() {
+            // The logs of earlier runs stay, for a test that fails in the end.
+            let runs = std::fs::read_dir(scratch)?.count();
+            std::fs::rename(&stderr, scratch.join(format!("stderr.{runs:04}")))?;
+        }
         let child = Command::new(weir())
             .args(arguments)
             .current_dir(scratch)

@@ -13,6 +13,7 @@ pub mod proxy;
 pub mod recording;
 pub mod rng;
 pub mod servers;
+pub mod small_disk;
 
 pub use client::Client;
 pub use command::{Changefeed, Finished, Running, weir};
@@ -22,4 +23,5 @@ pub use pair::{Pair, caught_up};
 pub use proxy::{Fault, Proxy};
 pub use recording::Recording;
 pub use servers::{End, TestServer, wait_until};
+pub use small_disk::SmallDisk;
 pub use weir_test_servers::Kind;

@@ -1,11 +1,10 @@
 //! Each thing that can be wrong with a server is one clear error with a code and the right status, and after repair the
 //! run goes on with nothing lost.
 
-use std::process::Command;
 use std::time::Duration;
 
 use weir_integration::load::Options;
-use weir_integration::{Changefeed, Client, Finished, Kind, Load, Pair, TestServer, wait_until};
+use weir_integration::{Changefeed, Client, Finished, Kind, Load, Pair, SmallDisk, TestServer, wait_until};
 use weir_test_servers::free_port;
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -217,57 +216,53 @@ fn the_same_server_at_both_ends() {
     assert!(arrived.is_ok(), "{arrived:?}\n{}", running.trouble());
 }
 
-/// A disk of the sink that is full is waited for: the server may not make files longer than a limit, which is the same
-/// to it and can be lifted while it runs.
+/// A disk of the sink that is full is waited for: one table lies on a small disk of its own.
 #[test]
 fn a_full_disk_at_the_sink() {
     let _machine = crate::shared();
+    let disk = SmallDisk::new(DISK_KIBIBYTES).unwrap();
+    std::fs::create_dir_all(disk.folder()).unwrap();
+    let directories = format!("--innodb-directories={}", disk.folder().display());
     let source = TestServer::own(Kind::Mysql, &[]).unwrap();
-    let sink = TestServer::own(Kind::Mysql, &["--disable-log-bin"]).unwrap();
-    let mut pair = Pair::of(source, sink).unwrap();
+    let sink = TestServer::own(Kind::Mysql, &[&directories]).unwrap();
+    let pair = Pair::of(source, sink).unwrap();
     let main = pair.names.main.clone();
     let (mut from, mut to) = (pair.source.client().unwrap(), pair.sink.client().unwrap());
-    from.run_all([
-        format!("CREATE DATABASE {main} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"),
-        format!("CREATE TABLE {main}.large (id INT AUTO_INCREMENT PRIMARY KEY, v VARBINARY(8000))"),
-        format!("CREATE TABLE {main}.small (id INT PRIMARY KEY, v INT)"),
-    ])
-    .unwrap();
+    let large = format!(
+        "CREATE TABLE IF NOT EXISTS {main}.large (id INT AUTO_INCREMENT PRIMARY KEY, v VARBINARY(8000))"
+    );
+    let database =
+        format!("CREATE DATABASE IF NOT EXISTS {main} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci");
+    let on_disk = format!("{large} DATA DIRECTORY = '{}'", disk.folder().display());
+    to.run_all([&database, &on_disk]).unwrap();
+    let small = format!("CREATE TABLE {main}.small (id INT PRIMARY KEY, v INT)");
+    from.run_all([&database, &large, &small]).unwrap();
     let feed = pair.feed("").unwrap();
     let mut running = feed.start(&[]).unwrap();
     pair.equal_within(LIMIT).unwrap();
-    limit_files(pair.sink.process().unwrap().pid(), &FILE_BYTES.to_string());
-    for id in 0..300 {
-        let rows = ["(REPEAT(UUID(), 200))"; 25].join(",");
+    let rows = ["(REPEAT(UUID(), 200))"; 25].join(",");
+    for id in 0..100 {
         from.run(&format!("INSERT INTO {main}.large (v) VALUES {rows}"))
             .unwrap();
         from.run(&format!("INSERT INTO {main}.small VALUES ({id}, {id})"))
             .unwrap();
     }
-    let small = wait_until("the other table", LIMIT, || {
-        Ok(to.number(&format!("SELECT COUNT(*) FROM {main}.small"))? == 300)
+    let others = wait_until("the other table", LIMIT, || {
+        Ok(to.number(&format!("SELECT COUNT(*) FROM {main}.small"))? == 100)
     });
-    assert!(small.is_ok(), "{small:?}\n{}", running.trouble());
+    assert!(others.is_ok(), "{others:?}\n{}", running.trouble());
     wait_until("the error in the log", LIMIT, || {
         Ok(running.stderr()?.contains("1114"))
     })
     .unwrap();
-    let large = |to: &mut Client| to.number(&format!("SELECT COUNT(*) FROM {main}.large")).unwrap();
-    assert!(large(&mut to) < 7_500);
+    let count = |to: &mut Client| to.number(&format!("SELECT COUNT(*) FROM {main}.large")).unwrap();
+    assert!(count(&mut to) < 2_500);
     assert!(running.is_running().unwrap(), "{}", running.trouble());
-    limit_files(pair.sink.process().unwrap().pid(), "unlimited");
+    disk.enlarge().unwrap();
     let equal = pair.equal_within(LIMIT);
     assert!(equal.is_ok(), "{equal:?}\n{}", running.trouble());
-    assert_eq!(large(&mut to), 7_500);
+    assert_eq!(count(&mut to), 2_500);
 }
 
-/// Larger than all files that a fresh server has, smaller than the rows of the test.
-const FILE_BYTES: u64 = 34 << 20;
-
-fn limit_files(process: u32, bytes: &str) {
-    let status = Command::new("prlimit")
-        .args(["--pid", &process.to_string(), &format!("--fsize={bytes}")])
-        .status()
-        .unwrap();
-    assert!(status.success(), "prlimit: {status}");
-}
+/// Larger than an empty table, smaller than the rows of the test.
+const DISK_KIBIBYTES: u32 = 8 << 10;
