@@ -1,4 +1,16 @@
 //! MySQL and MariaDB sink.
+//!
+//! A [`Prepared`] sink has ended the sessions of an earlier run and read the progress at
+//! the target; it becomes a `weir_sink::PreparedSink`. Behind the scheduler:
+//!
+//! * `writer` gathers the row events of a pull and executes them: keyed tables in groups
+//!   on several connections (`rounds`), exact ones with their progress in one transaction
+//!   (`execute`). `plan` and `rows` make the statements, without I/O.
+//! * `pool`, `session` and `connect`: connections, each with the named lock of its slot,
+//!   so that no session of an earlier life writes.
+//! * `progress`: the schema `weir` at the target. `ddl`: statements that run once, told
+//!   by what their tables look like.
+//! * `reply` and `attempts`: what an error of the server means, and trying again.
 
 pub mod plan;
 pub mod rows;
@@ -19,6 +31,7 @@ mod preflight;
 mod prepared;
 mod progress;
 mod reply;
+mod rounds;
 mod session;
 mod sql;
 mod writer;
