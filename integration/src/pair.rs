@@ -1,5 +1,6 @@
 //! A source and a sink with the load's tables, and a changefeed between them.
 
+use std::fmt::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -161,6 +162,52 @@ impl Pair {
 pub fn filter(names: &Names) -> String {
     let main = &names.main;
     format!("[filter]\nrules = [\"{main}.*\", \"{main}_*.*\"]\n")
+}
+
+impl Drop for Pair {
+    /// What Weir wrote down at the sink, and the source's binlogs, stay in `target/failed` when a test fails.
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Err(error) = self.keep()
+        {
+            eprintln!("the state at the sink is lost: {error:#}");
+        }
+    }
+}
+
+impl Pair {
+    fn keep(&mut self) -> Result<()> {
+        let kept = weir_test_servers::target_dir()?
+            .join("failed")
+            .join(&self.names.main);
+        std::fs::create_dir_all(&kept)?;
+        let mut client = self.sink.client()?;
+        let mut text = String::new();
+        let tables =
+            client.text("SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'weir'")?;
+        for table in tables.iter().flatten() {
+            writeln!(text, "{table}")?;
+            for row in client.text(&format!("SELECT * FROM weir.`{table}`"))? {
+                writeln!(text, "  {}", row.join("\t"))?;
+            }
+        }
+        writeln!(text, "sessions")?;
+        for row in client.text("SELECT * FROM information_schema.PROCESSLIST")? {
+            writeln!(text, "  {}", row.join("\t"))?;
+        }
+        std::fs::write(kept.join("sink.txt"), text)?;
+        if let Ok(server) = self.source.process() {
+            for entry in std::fs::read_dir(server.data_dir())? {
+                let entry = entry?;
+                let name = entry.file_name();
+                if name.to_string_lossy().starts_with("binlog.") && entry.file_type()?.is_file() {
+                    std::fs::copy(entry.path(), kept.join(name))?;
+                }
+            }
+        }
+        eprintln!("state at the sink: {}", kept.display());
+        Ok(())
+    }
 }
 
 /// Writes a row with a number of its own to a table `(client, n)` of the source and waits for it at the sink.
