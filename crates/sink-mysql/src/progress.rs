@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `changefeeds` | which history the changefeed's order keys belong to, and how many sessions it had |
 //! | `progress` | a table's rows up to and including `order_key` are there and must not be written again; with an empty table name, those of all tables of a schema |
-//! | `ddl_begun` | a DDL was about to run; what its tables looked like before |
+//! | `ddl_begun` | a DDL was about to run; what its tables looked like before. Noted together with their progress up to it |
 //!
 //! Rows of an exact table and its `progress` are committed together; a DDL sets it for
 //! all tables that it writes, makes or reads, in one transaction with the removal of its
@@ -315,21 +315,41 @@ pub(crate) async fn read_begun(
     Ok(row.map(|row| text(&row, 0)))
 }
 
-/// Notes that a DDL is about to run.
+/// Notes that a DDL is about to run, and that all rows of `places` from before it are there: a run that finds the DDL
+/// begun does not write them again, before it knows whether the DDL took them or their columns away.
 pub(crate) async fn begin(
     conn: &mut Conn,
     config: &MysqlSinkConfig,
     key: OrderKey,
     step: usize,
     before: &str,
+    places: &[Place],
 ) -> Result<()> {
-    let mut insert = format!(
+    let mut text = String::from("BEGIN; ");
+    if let Some(floors) = upsert(
+        config,
+        places.iter().map(|p| (&p.source, &p.target, key.before())),
+    ) {
+        text.push_str(&floors);
+        text.push_str("; ");
+    }
+    text.push_str(&format!(
         "REPLACE INTO weir.ddl_begun (changefeed, order_key, step, before_it) VALUES ({}, '{key}', {step}, ",
         literal(&config.changefeed.0)
-    );
-    push_text(&mut insert, before);
-    insert.push(')');
-    short("write `weir.ddl_begun`", conn.query_drop(insert)).await
+    ));
+    push_text(&mut text, before);
+    text.push_str("); COMMIT");
+    together(conn, "write `weir.ddl_begun`", text).await
+}
+
+/// Runs a transaction of several statements.
+async fn together(conn: &mut Conn, what: &'static str, text: String) -> Result<()> {
+    let ended = short(what, conn.query_drop(text)).await;
+    if ended.is_err() {
+        // What is left of the transaction must not stay open.
+        drop(short("undo a transaction", conn.query_drop("ROLLBACK")).await);
+    }
+    ended
 }
 
 /// Forgets that a DDL was begun.
@@ -363,12 +383,7 @@ pub(crate) async fn finish(
         "DELETE FROM weir.ddl_begun WHERE changefeed = {} AND order_key = '{key}' AND step = {step}; COMMIT",
         literal(&config.changefeed.0)
     ));
-    let ended = short("write `weir.progress`", conn.query_drop(text)).await;
-    if ended.is_err() {
-        // What is left of the transaction must not stay open.
-        drop(short("undo a transaction", conn.query_drop("ROLLBACK")).await);
-    }
-    ended
+    together(conn, "write `weir.progress`", text).await
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 //! 1. The progress of its tables says that it is done: nothing to do.
 //! 2. It was begun: what its tables looked like then and what they look like now tell
 //!    whether it ran ([`fingerprint`]).
-//! 3. Otherwise what they look like is written to `weir.ddl_begun`.
+//! 3. Otherwise what they look like is written to `weir.ddl_begun`, and with it that
+//!    their rows from before are there: those are not written again by a run that ends
+//!    up here, whether the DDL has run or not.
 //! 4. It runs, in the session of the source ([`settings`]).
 //! 5. The progress of its tables is set and the row in `ddl_begun` removed, in one
 //!    transaction.
@@ -195,7 +197,8 @@ impl Attempt<'_> {
                         reason: error.to_string(),
                     })
                 })?;
-                progress::begin(conn, config, self.key, self.at, &text).await?;
+                let places: Vec<_> = self.step.there_before().cloned().collect();
+                progress::begin(conn, config, self.key, self.at, &text, &places).await?;
             }
         }
         self.execute(link).await?;

@@ -48,6 +48,11 @@ impl TargetStep {
         self.changed().chain(&self.reads)
     }
 
+    /// Those that may have had rows before it.
+    pub(super) fn there_before(&self) -> impl Iterator<Item = &Place> {
+        self.writes.iter().chain(&self.reads)
+    }
+
     fn first(&self) -> Box<str> {
         self.changed()
             .next()

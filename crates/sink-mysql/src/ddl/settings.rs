@@ -43,6 +43,12 @@ const MARIADB_MODES: [(u32, &str); 5] = [
 const UCA_0900: (u16, u16) = (255, 323);
 /// The nearest that MariaDB has: later Unicode weights, no padding.
 const NEAREST_TO_0900: &str = "utf8mb4_unicode_520_nopad_ci";
+/// The name of 0900 collations in MariaDB releases that do not know MySQL's.
+const SAME_AS_0900: &str = "uca1400_nopad_ai_ci";
+/// `utf8mb4_general_ci`, by which MariaDB numbers the charset too.
+const UTF8MB4_GENERAL: u16 = 45;
+/// MariaDB has `character_set_collations` from this release on.
+const CHARSET_COLLATIONS_SINCE: (u32, u32, u32) = (11, 2, 1);
 /// Nothing can be made in it: unqualified names without a default schema fail.
 const NOWHERE: &str = "information_schema";
 
@@ -124,22 +130,7 @@ pub(crate) fn settings(event: &DdlEvent, schema: &str, info: &ServerInfo) -> Vec
     ] {
         all.extend(id.map(|id| collation(name, id)));
     }
-    if let (Some(id), Flavor::Mysql) = (session.default_collation_utf8mb4, info.flavor) {
-        // Setting it takes a privilege; most sessions have the default.
-        all.push(Setting {
-            holds: Some(format!(
-                "SELECT 1 FROM information_schema.COLLATIONS WHERE ID={id} AND \
-                 COLLATION_NAME=@@default_collation_for_utf8mb4"
-            )),
-            ..needed(
-                format!("SET SESSION default_collation_for_utf8mb4={id}"),
-                format!("the privilege SESSION_VARIABLES_ADMIN for `default_collation_for_utf8mb4` {id}"),
-            )
-        });
-    }
-    if let (Some(pairs), Flavor::Mariadb) = (&session.character_set_collations, info.flavor) {
-        all.extend(charset_collations(pairs));
-    }
+    all.extend(default_collations(session, from, info));
     if let Some(zone) = &session.time_zone {
         all.push(needed(
             format!("SET SESSION time_zone={}", literal(zone)),
@@ -152,15 +143,7 @@ pub(crate) fn settings(event: &DdlEvent, schema: &str, info: &ServerInfo) -> Vec
             "`foreign_key_checks`",
         ));
     }
-    if let Some(explicit) = session.explicit_defaults_for_timestamp {
-        all.push(optional(
-            format!(
-                "SET SESSION explicit_defaults_for_timestamp={}",
-                u8::from(explicit)
-            ),
-            "`explicit_defaults_for_timestamp`",
-        ));
-    }
+    all.push(explicit_timestamps(session.explicit_defaults_for_timestamp));
     if let Some(seconds) = session.timestamp {
         all.push(needed(format!("SET SESSION timestamp={seconds}"), "`timestamp`"));
     }
@@ -193,13 +176,56 @@ fn collation(name: &str, id: u16) -> Setting {
     }
 }
 
-/// What MariaDB makes of a charset without a collation. The names are looked up by the
-/// server.
-fn charset_collations(pairs: &[(u16, u16)]) -> Option<Setting> {
-    if pairs.is_empty() {
-        return None;
+/// What a charset without a collation means, in the words of the target.
+fn default_collations(session: &DdlSession, from: Flavor, info: &ServerInfo) -> Option<Setting> {
+    match (from, info.flavor) {
+        (Flavor::Mysql, Flavor::Mysql) => session.default_collation_utf8mb4.map(utf8mb4_default),
+        (Flavor::Mariadb, Flavor::Mysql) => {
+            // A collation that MySQL lacks is left to its own default.
+            let pairs = session.character_set_collations.as_deref().unwrap_or_default();
+            let plain = !pairs.iter().any(|(charset, _)| *charset == UTF8MB4_GENERAL);
+            plain.then(|| utf8mb4_default(UTF8MB4_GENERAL))
+        }
+        _ if info.numbers < CHARSET_COLLATIONS_SINCE => None,
+        (Flavor::Mariadb, Flavor::Mariadb) => {
+            Some(charset_collations(session.character_set_collations.as_deref()))
+        }
+        (Flavor::Mysql, Flavor::Mariadb) => Some(match session.default_collation_utf8mb4 {
+            // The empty setting means the same, and any other charset is as in MySQL too.
+            None | Some(UTF8MB4_GENERAL) => charset_collations(None),
+            Some(_) => Setting {
+                otherwise: Some(format!(
+                    "SET SESSION character_set_collations='utf8mb4={SAME_AS_0900}'"
+                )),
+                ..optional(
+                    "SET SESSION character_set_collations='utf8mb4=utf8mb4_0900_ai_ci'".to_owned(),
+                    "the collation `utf8mb4_0900_ai_ci`",
+                )
+            },
+        }),
     }
+}
+
+/// MySQL's default collation of utf8mb4. Setting it takes a privilege; most sessions have
+/// it already.
+fn utf8mb4_default(id: u16) -> Setting {
+    Setting {
+        holds: Some(format!(
+            "SELECT 1 FROM information_schema.COLLATIONS WHERE ID={id} AND \
+             COLLATION_NAME=@@default_collation_for_utf8mb4"
+        )),
+        ..needed(
+            format!("SET SESSION default_collation_for_utf8mb4={id}"),
+            format!("the privilege SESSION_VARIABLES_ADMIN for `default_collation_for_utf8mb4` {id}"),
+        )
+    }
+}
+
+/// What MariaDB makes of a charset without a collation; none: as ever. The names are
+/// looked up by the server.
+fn charset_collations(pairs: Option<&[(u16, u16)]>) -> Setting {
     let parts: Vec<String> = pairs
+        .unwrap_or_default()
         .iter()
         .map(|(default, collation)| {
             format!(
@@ -210,13 +236,39 @@ fn charset_collations(pairs: &[(u16, u16)]) -> Option<Setting> {
             )
         })
         .collect();
-    Some(optional(
-        format!(
-            "SET SESSION character_set_collations=(SELECT CONCAT_WS(',', {}))",
-            parts.join(", ")
-        ),
+    let value = if parts.is_empty() {
+        "''".to_owned()
+    } else {
+        format!("(SELECT CONCAT_WS(',', {}))", parts.join(", "))
+    };
+    optional(
+        format!("SET SESSION character_set_collations={value}"),
         "`character_set_collations`",
-    ))
+    )
+}
+
+/// Whether a TIMESTAMP column without NULL and DEFAULT gets none; the target's own choice
+/// where the source does not tell. MySQL asks for a privilege.
+fn explicit_timestamps(explicit: Option<bool>) -> Setting {
+    let what = "`explicit_defaults_for_timestamp`";
+    match explicit.map(u8::from) {
+        Some(explicit) => Setting {
+            holds: Some(format!(
+                "SELECT 1 FROM DUAL WHERE @@explicit_defaults_for_timestamp={explicit}"
+            )),
+            ..optional(
+                format!("SET SESSION explicit_defaults_for_timestamp={explicit}"),
+                what,
+            )
+        },
+        None => Setting {
+            quiet: true,
+            ..optional(
+                "SET SESSION explicit_defaults_for_timestamp=DEFAULT".to_owned(),
+                what,
+            )
+        },
+    }
 }
 
 #[cfg(test)]
@@ -301,5 +353,59 @@ mod tests {
         assert!(server.otherwise.as_ref().unwrap().contains("nopad"));
         let zone = all.iter().find(|s| s.sql.contains("Berlin")).unwrap();
         assert!(!zone.optional);
+    }
+    fn sql_of(all: &[Setting], word: &str) -> Vec<String> {
+        let with = all.iter().filter(|setting| setting.sql.contains(word));
+        with.map(|setting| setting.sql.clone()).collect()
+    }
+
+    #[test]
+    fn a_charset_without_a_collation_means_what_it_meant_at_the_source() {
+        let of = |flavor: Flavor, id: Option<u16>, pairs: Option<Vec<(u16, u16)>>, to: Flavor, numbers| {
+            let session = DdlSession {
+                flavor: Some(flavor),
+                default_collation_utf8mb4: id,
+                character_set_collations: pairs,
+                ..DdlSession::default()
+            };
+            let info = ServerInfo { numbers, ..info(to) };
+            sql_of(&settings(&event(session), "", &info), "collation")
+                .pop()
+                .filter(|sql| !sql.contains("collation_server=DEFAULT"))
+                .unwrap_or_default()
+        };
+        let set = |value: &str| format!("SET SESSION character_set_collations={value}");
+        let (mysql, maria) = (Flavor::Mysql, Flavor::Mariadb);
+        let (old, new) = ((10, 11, 19), (11, 8, 9));
+        assert_eq!(
+            of(mysql, Some(255), None, maria, new),
+            set("'utf8mb4=utf8mb4_0900_ai_ci'")
+        );
+        assert_eq!(of(mysql, Some(45), None, maria, new), set("''"));
+        assert_eq!(of(mysql, None, None, maria, new), set("''"));
+        assert_eq!(of(maria, None, None, maria, new), set("''"));
+        assert_eq!(of(maria, None, Some(Vec::new()), maria, new), set("''"));
+        let uca = of(maria, None, Some(vec![(45, 2304)]), maria, new);
+        assert!(uca.contains("c.ID=2304") && uca.contains("d.ID=45"), "{uca}");
+        assert_eq!(of(mysql, Some(255), None, maria, old), "");
+        assert_eq!(of(maria, None, None, maria, old), "");
+        let general = "SET SESSION default_collation_for_utf8mb4=45";
+        assert_eq!(of(maria, None, None, mysql, (9, 7, 4)), general);
+        assert_eq!(of(maria, None, Some(vec![(45, 2304)]), mysql, (9, 7, 4)), "");
+        assert_eq!(of(mysql, Some(45), None, mysql, (9, 7, 4)), general);
+    }
+
+    #[test]
+    fn implicit_timestamps_do_not_stay_from_the_ddl_before() {
+        let of = |explicit| {
+            let session = DdlSession {
+                explicit_defaults_for_timestamp: explicit,
+                ..DdlSession::default()
+            };
+            sql_of(&settings(&event(session), "", &info(Flavor::Mysql)), "explicit").join(";")
+        };
+        let set = |value| format!("SET SESSION explicit_defaults_for_timestamp={value}");
+        assert_eq!(of(Some(false)), set("0"));
+        assert_eq!(of(None), set("DEFAULT"));
     }
 }
