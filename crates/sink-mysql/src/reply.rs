@@ -180,10 +180,24 @@ pub(crate) enum Verdict {
     Definite(Problem, ServerReply),
 }
 
+/// Whether the connection ended during the handshake, as it does when a server is killed: that says nothing of TLS.
+fn is_lost(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.downcast_ref::<std::io::Error>().is_some() {
+            return true;
+        }
+        cause = error.source();
+    }
+    // The TLS library has no error of the system for an end of the stream.
+    error.to_string().to_lowercase().contains("unexpected eof")
+}
+
 /// Judges an error of the client library.
 pub(crate) fn judge(error: &Error) -> Verdict {
     match error {
         Error::Server(error) => judge_server(error),
+        Error::Io(IoError::Tls(error)) if is_lost(error) => Verdict::Retry(Retry::Lost),
         Error::Io(IoError::Tls(error)) => Verdict::Tls(error.to_string()),
         Error::Driver(DriverError::NoClientSslFlagFromServer) => {
             Verdict::Tls("the server does not offer it".to_owned())

@@ -207,12 +207,16 @@ fn unflushed_rows(kind: Kind) {
         let equal = pair.equal_within(LIMIT);
         assert!(equal.is_ok(), "{}: {equal:?}\n{}", case.name, now.trouble());
         kill(now);
-        let drop_all: Vec<String> = ["k", "n", "c", "a", "b", "ch", "p"]
-            .iter()
-            .map(|table| format!("DROP TABLE IF EXISTS {main}.{table}"))
-            .collect();
-        from.run_all(&drop_all).unwrap();
+        from.run_all(drop_all(&main)).unwrap();
     }
+}
+
+/// Statements that remove what the cases made.
+fn drop_all(main: &str) -> Vec<String> {
+    ["k", "n", "c", "a", "b", "ch", "p"]
+        .iter()
+        .map(|table| format!("DROP TABLE IF EXISTS {main}.{table}"))
+        .collect()
 }
 
 /// What the sink still shows of the held table: the source has one update more.
@@ -232,4 +236,60 @@ fn unflushed_rows_of_another_table_at_mysql() {
 #[test]
 fn unflushed_rows_of_another_table_at_mariadb() {
     unflushed_rows(Kind::Mariadb118);
+}
+
+/// The DDL has run at the sink, and Weir is killed before it could note that: the rows from before it are not written
+/// again, and it does not run twice.
+fn not_noted(kind: Kind) {
+    let _machine = crate::shared();
+    let pair = Pair::new(kind, kind).unwrap();
+    let main = pair.names.main.clone();
+    let (mut from, mut looker) = (pair.source.client().unwrap(), pair.sink.client().unwrap());
+    from.run(&format!(
+        "CREATE DATABASE {main} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"
+    ))
+    .unwrap();
+    let feed = pair.feed("").unwrap();
+    for case in cases() {
+        let here = |text: &str| text.replace("DB", &main);
+        from.run_all(case.tables.iter().map(|text| here(text))).unwrap();
+        let running = feed.start(&[]).unwrap();
+        pair.equal_within(LIMIT).unwrap();
+        // An open transaction that has read a table holds up its DDL, and lets rows pass.
+        let mut reader = pair.sink.client().unwrap();
+        let table = case.tables[0].split_whitespace().nth(2).unwrap();
+        reader.run("BEGIN").unwrap();
+        reader.text(&here(&format!("SELECT * FROM {table}"))).unwrap();
+        from.run_all(case.statements.iter().map(|text| here(text)))
+            .unwrap();
+        let begun = "SELECT COUNT(*) FROM weir.ddl_begun";
+        let waits = wait_until(case.name, LIMIT, || Ok(looker.number(begun)? > 0));
+        assert!(waits.is_ok(), "{waits:?}\n{}", running.trouble());
+        let mut holder = pair.sink.client().unwrap();
+        holder.run("BEGIN").unwrap();
+        holder.text("SELECT * FROM weir.ddl_begun FOR UPDATE").unwrap();
+        reader.run("ROLLBACK").unwrap();
+        wait_until("the end of the DDL", LIMIT, || {
+            Ok(running_ddl(&mut looker, &main) == 0)
+        })
+        .unwrap();
+        kill(running);
+        assert!(looker.number(begun).unwrap() > 0, "{}: it was noted", case.name);
+        holder.run("ROLLBACK").unwrap();
+        let again = feed.start(&[]).unwrap();
+        let equal = pair.equal_within(LIMIT);
+        assert!(equal.is_ok(), "{}: {equal:?}\n{}", case.name, again.trouble());
+        kill(again);
+        from.run_all(drop_all(&main)).unwrap();
+    }
+}
+
+#[test]
+fn a_ddl_that_is_not_noted_at_mysql() {
+    not_noted(Kind::Mysql);
+}
+
+#[test]
+fn a_ddl_that_is_not_noted_at_mariadb() {
+    not_noted(Kind::Mariadb118);
 }
