@@ -3,6 +3,7 @@
 //! The tests know the command by its interface only (`docs/`): arguments, exit status, files.
 
 pub mod binlog;
+pub mod certificates;
 pub mod client;
 pub mod command;
 pub mod compare;
@@ -15,6 +16,7 @@ pub mod rng;
 pub mod servers;
 pub mod small_disk;
 
+pub use certificates::Certificate;
 pub use client::Client;
 pub use command::{Changefeed, Finished, Running, weir};
 pub use load::{Load, Names};

@@ -191,6 +191,10 @@ impl Server {
         command
             .arg("-uroot")
             .arg(format!("-S{}", self.dir.join("s.sock").display()));
+        if self.install.kind.is_mariadb() {
+            // It would want encryption of the socket, which a server may be without.
+            command.arg("--skip-ssl");
+        }
         command
     }
 

@@ -14,7 +14,9 @@ mod harness;
 mod locked_table;
 mod memory;
 mod network;
+mod sink_trouble;
 mod source;
+mod tls;
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

@@ -1,0 +1,1 @@
+//! Trouble at a MySQL sink that bad_input.rs does not have.
