@@ -180,25 +180,28 @@ pub(crate) enum Verdict {
     Definite(Problem, ServerReply),
 }
 
-/// Whether the connection ended during the handshake, as it does when a server is killed: that says nothing of TLS.
-fn is_lost(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if error.downcast_ref::<std::io::Error>().is_some() {
-            return true;
-        }
-        cause = error.source();
-    }
-    // The TLS library has no error of the system for an end of the stream.
-    error.to_string().to_lowercase().contains("unexpected eof")
+/// What the TLS library says of a certificate, or of ends that have no version or cipher in common.
+const TLS_REFUSALS: [&str; 6] = [
+    "certificate",
+    "unsupported protocol",
+    "protocol version",
+    "no protocols",
+    "handshake failure",
+    "cipher",
+];
+
+/// Whether both ends agree that they do not fit. Any other end of a handshake says nothing of TLS: the connection was
+/// cut, or the server, which goes down or got half a message, answered in plain text.
+fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
+    let text = error.to_string().to_lowercase();
+    TLS_REFUSALS.iter().any(|refusal| text.contains(refusal))
 }
 
 /// Judges an error of the client library.
 pub(crate) fn judge(error: &Error) -> Verdict {
     match error {
         Error::Server(error) => judge_server(error),
-        Error::Io(IoError::Tls(error)) if is_lost(error) => Verdict::Retry(Retry::Lost),
-        Error::Io(IoError::Tls(error)) => Verdict::Tls(error.to_string()),
+        Error::Io(IoError::Tls(error)) if is_refused(error) => Verdict::Tls(error.to_string()),
         Error::Driver(DriverError::NoClientSslFlagFromServer) => {
             Verdict::Tls("the server does not offer it".to_owned())
         }
