@@ -75,8 +75,7 @@ impl TestServer {
             settings.extend(MYSQL_SETTINGS);
         }
         settings.extend(extra);
-        let mut server = Server::start(&install, &dir.path().join("s"), free_port()?, &settings)?;
-        server.end_with_this_process()?;
+        let server = Server::start(&install, &dir.path().join("s"), free_port()?, &settings)?;
         Ok(Self {
             uri: server.uri(),
             kind,

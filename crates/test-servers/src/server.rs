@@ -36,11 +36,24 @@ pub struct Server {
 
 impl Server {
     /// Starts a server; an existing data folder in `dir` is used again, otherwise the release's template is copied.
-    /// `extra` are arguments of the server program and win over ours.
+    /// `extra` are arguments of the server program and win over ours. It is killed when this process ends, in whatever
+    /// way.
     ///
     /// # Errors
     /// When it does not come up; the message names its log.
     pub fn start(install: &Install, dir: &Path, port: u16, extra: &[&str]) -> Result<Self> {
+        Self::begin(install, dir, port, extra, true)
+    }
+
+    /// The same for a server that [`Server::leave_running`] leaves behind.
+    ///
+    /// # Errors
+    /// As `start`.
+    pub fn start_to_stay(install: &Install, dir: &Path, port: u16, extra: &[&str]) -> Result<Self> {
+        Self::begin(install, dir, port, extra, false)
+    }
+
+    fn begin(install: &Install, dir: &Path, port: u16, extra: &[&str], guarded: bool) -> Result<Self> {
         std::fs::create_dir_all(dir)?;
         let mut server = Self {
             install: install.clone(),
@@ -48,7 +61,7 @@ impl Server {
             port,
             arguments: extra.iter().map(|&argument| argument.to_owned()).collect(),
             child: None,
-            guarded: false,
+            guarded,
         };
         server.launch()?;
         Ok(server)
@@ -287,15 +300,6 @@ impl Server {
     /// Leaves the server running after this process.
     pub fn leave_running(self) {
         std::mem::forget(self);
-    }
-
-    /// Has the server, and what [`Server::start_again`] starts, killed when this process ends in whatever way.
-    ///
-    /// # Errors
-    /// When the watching shell cannot be started.
-    pub fn end_with_this_process(&mut self) -> Result<()> {
-        self.guarded = true;
-        self.guard()
     }
 
     fn guard(&self) -> Result<()> {

@@ -53,7 +53,8 @@ pub(crate) fn up() -> Result<()> {
     for (variable, name, kind) in DATABASES {
         let install = Install::get(&crate::services_cache()?, *kind)?;
         let dir = run_dir()?.join(name);
-        let server = Server::start(&install, &dir, free_port()?, &["--innodb-buffer-pool-size=128M"])?;
+        let server =
+            Server::start_to_stay(&install, &dir, free_port()?, &["--innodb-buffer-pool-size=128M"])?;
         std::fs::write(dir.join("xtask.pid"), server.pid().to_string())?;
         writeln!(lines, "{variable}={}", server.uri())?;
         server.leave_running();
