@@ -111,6 +111,7 @@ impl Ends {
         let password = self.source_password.as_ref();
         ServerOptions {
             endpoint: endpoint(address, password, &changefeed.source.tls, self.connect_timeout),
+            changefeed: changefeed.id.to_string(),
             server_id: changefeed.server_id(),
             start: start_at(changefeed.start()),
             stop: until.map(stop_at),

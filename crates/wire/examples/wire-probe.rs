@@ -131,7 +131,7 @@ fn run(arguments: &Arguments) -> Result<(), WireError> {
         }
     }
     if arguments.register {
-        connection.register_replica(arguments.server_id)?;
+        connection.register_replica(arguments.server_id, "wire-probe")?;
     }
     match &arguments.dump {
         Some(request) => dump(connection, request, arguments.types),

@@ -20,6 +20,8 @@ const GREETING_BYTES_MAX: usize = 4096;
 const COM_QUERY: u8 = 0x03;
 /// Command: tells the server that we are a replica.
 const COM_REGISTER_SLAVE: u8 = 0x15;
+/// Bytes of a replica's name that a server takes (`HOSTNAME_LENGTH` of older ones).
+const REPLICA_HOST_BYTES_MAX: u8 = 60;
 
 /// Connection to a server, after the login. Blocking. When it is dropped the server is told
 /// and the socket is closed.
@@ -124,16 +126,23 @@ impl Connection {
     }
 
     /// Tells the server that this connection is a replica, so that it lists it
-    /// (`SHOW REPLICAS`).
+    /// (`SHOW REPLICAS`). `host`: name that is shown beside the id, at most 60 bytes.
     ///
     /// # Errors
-    /// As `query`.
-    pub fn register_replica(&mut self, server_id: u32) -> Result<(), WireError> {
+    /// As `query`; `Request` for a name that is too long.
+    pub fn register_replica(&mut self, server_id: u32, host: &str) -> Result<(), WireError> {
         self.frame.expect("the answer to the registration as a replica");
         let mut request = vec![COM_REGISTER_SLAVE];
         request.extend_from_slice(&server_id.to_le_bytes());
-        // Host, user and password, all empty; port, rank and source id, all zero.
-        request.extend_from_slice(&[0; 3 + 2 + 4 + 4]);
+        let length = u8::try_from(host.len())
+            .ok()
+            .filter(|n| *n <= REPLICA_HOST_BYTES_MAX);
+        request.push(length.ok_or(WireError::Request {
+            what: "the name of the replica is longer than 60 bytes",
+        })?);
+        request.extend_from_slice(host.as_bytes());
+        // User and password, both empty; port, rank and source id, all zero.
+        request.extend_from_slice(&[0; 2 + 2 + 4 + 4]);
         self.call(&request).map(|_| ())
     }
 

@@ -131,6 +131,15 @@ impl Facts {
         self.flavor == Flavor::Mysql && version(&self.version) >= since
     }
 
+    /// Column of the list of replicas that holds their uuids.
+    pub(crate) fn replica_uuid_column(&self) -> &'static str {
+        if self.new_names((8, 1)) {
+            "Replica_UUID"
+        } else {
+            "Slave_UUID"
+        }
+    }
+
     /// The required settings: name, what it must be, what it is, whether that will do.
     pub(crate) fn required(&self) -> impl Iterator<Item = (&'static str, &'static str, &str, bool)> {
         REQUIRED.iter().map(|&(name, expected)| {

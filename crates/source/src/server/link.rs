@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use weir_types::{Classified, ErrorClass, GtidSet};
 use weir_wire::WireError;
 
+use super::alias::Listed;
 use super::facts::Facts;
 use super::place::Place;
 use super::plan::{Here, plan};
@@ -20,7 +21,8 @@ use crate::error::{Result, SourceError};
 pub(crate) const BEHIND_MAX: Duration = Duration::from_secs(60);
 /// A second replica with our id that connects within this time is no remnant of ours.
 const CLASH_WINDOW: Duration = Duration::from_secs(60);
-/// How long the server may list a connection of ours that has ended without its notice.
+/// How long the server may list another replica's connection that has ended without its
+/// notice.
 const LISTED_MAX: Duration = Duration::from_secs(10);
 /// MariaDB's ER_SLAVE_SAME_ID; MySQL says it with 1236.
 const SAME_ID_CODE: u16 = 4052;
@@ -60,7 +62,7 @@ pub(crate) fn connect(
     if is_first {
         check_listed(&mut session, &facts, options, interrupt)?;
     }
-    session.register(options.server_id)?;
+    session.register(options, facts.flavor)?;
     let stream = session.dump(options, &facts, &dump, patience)?;
     Ok(Link {
         stream,
@@ -75,9 +77,9 @@ pub(crate) fn connect(
     })
 }
 
-/// Two replicas with one id end each other's connections for ever. One that is there
-/// first is left alone. Our own from before a crash is listed until the server writes to
-/// it, at the next heartbeat.
+/// Two replicas with one id end each other's connections for ever. Another one that is
+/// there first is left alone. Our own from before a crash, or from a process that hangs,
+/// may be listed: the server ends it when we ask for the binlog.
 fn check_listed(
     session: &mut Session,
     facts: &Facts,
@@ -86,7 +88,18 @@ fn check_listed(
 ) -> Result<()> {
     let begun = Instant::now();
     // Where the list is not shown, the server's own word at a second connection tells.
-    while session.is_listed(facts, options.server_id)? == Some(true) {
+    loop {
+        match session.listed(facts, options)? {
+            Listed::Free | Listed::Hidden => return Ok(()),
+            Listed::Own => {
+                tracing::warn!(
+                    server_id = options.server_id,
+                    "the server still has a connection of this changefeed, which is taken over"
+                );
+                return Ok(());
+            }
+            Listed::Other => {}
+        }
         if begun.elapsed() > LISTED_MAX || interrupt.is_stopped() {
             return Err(SourceError::ServerIdInUse {
                 server_id: options.server_id,
@@ -94,7 +107,6 @@ fn check_listed(
         }
         interrupt.sleep(LISTED_POLL);
     }
-    Ok(())
 }
 
 /// Connections that another replica with our id ended.

@@ -9,6 +9,7 @@
 //! file and offset, which count only at the server that they were read from. A
 //! connection that ends inside a transaction is followed by one that begins before it.
 
+mod alias;
 mod backoff;
 mod facts;
 mod intake;
@@ -54,6 +55,8 @@ pub struct ServerOptions {
     /// Address and account. `connect_timeout` is also how long the first connection is
     /// tried for.
     pub endpoint: Endpoint,
+    /// Id of the changefeed: by it we know our own connection from before a crash.
+    pub changefeed: String,
     /// Our id among the replicas of the server.
     pub server_id: u32,
     /// Where to start while there is no saved position.

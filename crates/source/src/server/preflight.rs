@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weir_types::{ErrorReport, Flavor, SourcePosition};
 
 use super::ServerOptions;
+use super::alias::Listed;
 use super::facts::Facts;
 use super::place::Place;
 use super::plan::{Here, plan};
@@ -49,7 +50,7 @@ pub fn server_preflight(options: &ServerOptions) -> Vec<Check> {
     let actual = format!("version {}, {encrypted}", facts.version);
     let mut checks = vec![check("connection", "source.uri", expected, actual, true)];
     checks.extend(settings(&facts));
-    let listed = session.is_listed(&facts, options.server_id);
+    let listed = session.listed(&facts, options);
     checks.push(server_id(options, &facts, listed));
     let has_binlog = facts.required().all(|(name, .., ok)| ok || name != "log_bin");
     if has_binlog {
@@ -110,13 +111,14 @@ fn retention(facts: &Facts) -> Check {
     )
 }
 
-fn server_id(options: &ServerOptions, facts: &Facts, listed: Result<Option<bool>>) -> Check {
+fn server_id(options: &ServerOptions, facts: &Facts, listed: Result<Listed>) -> Check {
     let ours = options.server_id;
     let (actual, ok) = match listed {
         _ if facts.server_id() == Some(ours) => (format!("{ours} is the server's own"), false),
-        Ok(Some(true)) => (format!("a replica with {ours} is connected"), false),
-        Ok(Some(false)) => (format!("{ours} is free"), true),
-        Ok(None) => (
+        Ok(Listed::Other) => (format!("another replica with {ours} is connected"), false),
+        Ok(Listed::Own) => (format!("{ours} is this changefeed's, which is connected"), true),
+        Ok(Listed::Free) => (format!("{ours} is free"), true),
+        Ok(Listed::Hidden) => (
             format!("{ours}; the list of replicas takes REPLICATION MASTER ADMIN"),
             true,
         ),

@@ -7,6 +7,7 @@ use weir_types::{Flavor, SourceIdentity};
 use weir_wire::{Closer, Connection, DumpRequest, Endpoint, Rows};
 
 use super::ServerOptions;
+use super::alias::{Alias, Listed};
 use super::facts::{Facts, Reading, VARIABLES};
 use super::place::Place;
 use super::plan::Dump;
@@ -163,12 +164,11 @@ impl Session {
         Ok((0..rows.len()).map(|row| text(&rows, row, "Log_name")).collect())
     }
 
-    /// Whether a replica with our id is connected to the server; none if the account may
-    /// not see the list.
+    /// Who of the server's replicas has our id.
     ///
     /// # Errors
     /// The connection's.
-    pub(crate) fn is_listed(&mut self, facts: &Facts, server_id: u32) -> Result<Option<bool>> {
+    pub(crate) fn listed(&mut self, facts: &Facts, options: &ServerOptions) -> Result<Listed> {
         let statement = if facts.new_names((8, 1)) {
             "SHOW REPLICAS"
         } else {
@@ -177,20 +177,39 @@ impl Session {
         let rows = match self.connection.query(statement).map_err(SourceError::from) {
             // MariaDB shows the list to REPLICATION MASTER ADMIN only, which reading the
             // binlog does not need.
-            Err(SourceError::Privilege { .. }) => return Ok(None),
+            Err(SourceError::Privilege { .. }) => return Ok(Listed::Hidden),
             answer => answer?,
         };
-        let ours = server_id.to_string();
-        let is_ours = |row| text(&rows, row, "Server_Id") == ours;
-        Ok(Some((0..rows.len()).any(is_ours)))
+        let id = options.server_id.to_string();
+        let alias = Alias::of(options);
+        let same_id = (0..rows.len()).filter(|row| text(&rows, *row, "Server_Id") == id);
+        let mut listed = Listed::Free;
+        for row in same_id {
+            let name = match facts.flavor {
+                Flavor::Mysql => text(&rows, row, facts.replica_uuid_column()),
+                Flavor::Mariadb => text(&rows, row, "Host"),
+            };
+            if name != alias.shown(facts.flavor) {
+                return Ok(Listed::Other);
+            }
+            listed = Listed::Own;
+        }
+        Ok(listed)
     }
 
     /// Has the server list us among its replicas.
     ///
     /// # Errors
     /// The connection's.
-    pub(crate) fn register(&mut self, server_id: u32) -> Result<()> {
-        Ok(self.connection.register_replica(server_id)?)
+    pub(crate) fn register(&mut self, options: &ServerOptions, flavor: Flavor) -> Result<()> {
+        let alias = Alias::of(options);
+        if flavor == Flavor::Mysql {
+            // The list names it; a dump ends an older one of the same replica by it.
+            let uuid = &alias.uuid;
+            let statement = format!("SET @slave_uuid = '{uuid}', @replica_uuid = '{uuid}'");
+            self.connection.execute(&statement)?;
+        }
+        Ok(self.connection.register_replica(options.server_id, &alias.host)?)
     }
 
     /// A handle that ends the connection from another thread.
@@ -251,8 +270,7 @@ fn settings(options: &ServerOptions, flavor: Flavor, dump: &Dump) -> Vec<String>
     ];
     match flavor {
         Flavor::Mysql => {
-            // The server ends an older dump of the same replica by this.
-            let uuid = format!("77656972-0000-4000-8000-{:012x}", options.server_id);
+            let uuid = Alias::of(options).uuid;
             out.push(format!("SET @slave_uuid = '{uuid}', @replica_uuid = '{uuid}'"));
         }
         Flavor::Mariadb => {
@@ -268,14 +286,14 @@ fn settings(options: &ServerOptions, flavor: Flavor, dump: &Dump) -> Vec<String>
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use weir_types::GtidSet;
     use weir_wire::{TlsMode, TlsOptions};
 
     use super::*;
     use crate::server::{HEARTBEAT, StartAt};
 
-    fn options() -> ServerOptions {
+    pub(crate) fn options() -> ServerOptions {
         ServerOptions {
             endpoint: Endpoint {
                 host: "localhost".to_owned(),
@@ -291,6 +309,7 @@ mod tests {
                 connect_timeout: Duration::from_secs(1),
                 read_timeout: Duration::from_secs(1),
             },
+            changefeed: "shop".to_owned(),
             server_id: 4201,
             start: StartAt::Latest,
             stop: None,
@@ -313,9 +332,7 @@ mod tests {
                 .contains("connect_state")
         );
         let mysql = settings(&options(), Flavor::Mysql, &place).join(";");
-        assert!(
-            mysql.contains("'77656972-0000-4000-8000-000000001069'"),
-            "{mysql}"
-        );
+        let uuid = Alias::of(&options()).uuid;
+        assert!(mysql.contains(&format!("@replica_uuid = '{uuid}'")), "{mysql}");
     }
 }

@@ -186,10 +186,19 @@ fn a_replica_is_registered() {
         request
     });
     let mut connection = Connection::open(&endpoint).unwrap();
-    connection.register_replica(0x0102_0304).unwrap();
-    let mut expected = vec![0x15, 4, 3, 2, 1];
-    expected.extend_from_slice(&[0; 13]);
+    connection.register_replica(0x0102_0304, "weir-1").unwrap();
+    let mut expected = b"\x15\x04\x03\x02\x01\x06weir-1".to_vec();
+    expected.extend_from_slice(&[0; 12]);
     assert_eq!(server.join().unwrap(), expected);
+}
+
+#[test]
+fn a_name_that_is_too_long_is_not_sent() {
+    let (endpoint, server) = serve(super::super::fake_server::Peer::let_in);
+    let mut connection = Connection::open(&endpoint).unwrap();
+    let refused = connection.register_replica(1, &"w".repeat(61));
+    assert!(matches!(refused, Err(WireError::Request { .. })));
+    server.join().unwrap();
 }
 
 #[test]
