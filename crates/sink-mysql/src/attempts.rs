@@ -68,11 +68,6 @@ impl Attempts {
         }
     }
 
-    /// Failures so far.
-    pub(crate) const fn failures(&self) -> u32 {
-        self.failures
-    }
-
     /// Waits before the next attempt.
     ///
     /// # Errors

@@ -14,13 +14,14 @@ use crate::metrics::MysqlMetrics;
 use crate::pool::Link;
 use crate::reply::{Problem, Retry, Verdict, judge};
 use crate::rows::{Expect, Statement};
+use crate::watch::watched;
 
 /// Bytes of SQL that are sent at once, unless one statement is larger.
 const TEXT_BYTES_MAX: usize = 1 << 20;
-/// Longest wait for the answer to a text.
-const ANSWER_MIN: Duration = Duration::from_secs(60);
-/// The same after many attempts, for targets that are slow.
-const ANSWER_MAX: Duration = Duration::from_secs(960);
+/// How often is looked whether a transaction is still at work.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Longest wait for ROLLBACK.
+const UNDO_LIMIT: Duration = Duration::from_secs(60);
 /// Bytes that stay free below `max_allowed_packet`.
 const PACKET_MARGIN: usize = 1024;
 
@@ -29,11 +30,6 @@ const COMMIT: &[u8] = b"COMMIT";
 const UNCHECKED: &[u8] = b"SET SESSION foreign_key_checks=0";
 const CHECKED: &[u8] = b"SET SESSION foreign_key_checks=1";
 const UNDO: &str = "ROLLBACK; SET SESSION foreign_key_checks=1";
-
-/// How long to wait for an answer; longer after failed attempts.
-pub(crate) fn answer_limit(failures: u32) -> Duration {
-    (ANSWER_MIN * (1 << failures.min(4))).min(ANSWER_MAX)
-}
 
 /// Most bytes of SQL that one statement may have at this target.
 pub(crate) const fn packet_max(max_allowed_packet: usize) -> usize {
@@ -99,8 +95,6 @@ pub(crate) struct Transaction<'a> {
     pub(crate) targets: &'a [TableName],
     /// Runs last, before the commit.
     pub(crate) last: Option<&'a str>,
-    /// Longest wait for an answer.
-    pub(crate) limit: Duration,
 }
 
 impl Transaction<'_> {
@@ -138,7 +132,7 @@ impl Transaction<'_> {
             end.iter().for_each(|sql| texts.add(sql, None));
         }
         for text in &texts.all {
-            self.send(&mut link.conn, text).await?;
+            self.send(link, text).await?;
         }
         if !blind {
             let mut ending = Texts {
@@ -147,21 +141,19 @@ impl Transaction<'_> {
             };
             end.iter().for_each(|sql| ending.add(sql, None));
             for text in &ending.all {
-                self.send(&mut link.conn, text).await?;
+                self.send(link, text).await?;
             }
         }
         Ok(())
     }
 
-    async fn send(&self, conn: &mut Conn, text: &Text) -> std::result::Result<(), Failure> {
+    async fn send(&self, link: &mut Link, text: &Text) -> std::result::Result<(), Failure> {
         let mut counts = Vec::with_capacity(text.answers.len());
-        match tokio::time::timeout(self.limit, query(conn, &text.sql, &mut counts)).await {
-            Ok(Ok(())) => self.check(text, &counts),
-            Ok(Err(error)) => Err(self.failure(&error, text.answers.get(counts.len()).copied().flatten())),
-            Err(_) => Err(Failure::Retry(
-                Retry::Lost,
-                format!("no answer within {} s", self.limit.as_secs()),
-            )),
+        let id = link.conn.id();
+        let run = query(&mut link.conn, &text.sql, &mut counts);
+        match watched(&link.connector, id, LOOK_EVERY, run).await {
+            Ok(()) => self.check(text, &counts),
+            Err(error) => Err(self.failure(&error, text.answers.get(counts.len()).copied().flatten())),
         }
     }
 
@@ -234,7 +226,7 @@ async fn query(conn: &mut Conn, sql: &[u8], counts: &mut Vec<u64>) -> std::resul
 
 /// Undoes what is open. The connection is lost if it cannot.
 async fn undo(conn: &mut Conn) -> std::result::Result<(), Failure> {
-    let undone = tokio::time::timeout(ANSWER_MIN, conn.query_drop(UNDO)).await;
+    let undone = tokio::time::timeout(UNDO_LIMIT, conn.query_drop(UNDO)).await;
     match undone {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(Failure::Retry(Retry::Lost, error_text(&error))),
@@ -285,12 +277,5 @@ mod tests {
         ];
         let texts = texts(&statements, false, 10);
         assert_eq!(shown(&texts), ["A", &large, "B"]);
-    }
-
-    #[test]
-    fn slow_targets_get_more_time_after_each_attempt() {
-        assert_eq!(answer_limit(0), ANSWER_MIN);
-        assert_eq!(answer_limit(2), ANSWER_MIN * 4);
-        assert_eq!(answer_limit(u32::MAX), ANSWER_MAX);
     }
 }

@@ -10,7 +10,8 @@
 //!   so that no session of an earlier life writes.
 //! * `progress`: the schema `weir` at the target. `ddl`: statements that run once, told
 //!   by what their tables look like.
-//! * `reply` and `attempts`: what an error of the server means, and trying again.
+//! * `reply` and `attempts`: what an error of the server means, and trying again. `watch`:
+//!   answers that never come.
 
 pub mod plan;
 pub mod rows;
@@ -34,6 +35,7 @@ mod reply;
 mod rounds;
 mod session;
 mod sql;
+mod watch;
 mod writer;
 
 pub use config::{

@@ -18,6 +18,10 @@ use crate::session::{self, Slot};
 pub(crate) struct Link {
     pub(crate) conn: Conn,
     pub(crate) info: ServerInfo,
+    /// Opens another one, to look after this one.
+    pub(crate) connector: Connector,
+    /// Losses of the pool before it was opened.
+    losses: u64,
     metrics: Arc<MysqlMetrics>,
 }
 
@@ -32,6 +36,8 @@ impl Link {
         Ok(Self {
             conn,
             info,
+            connector: connector.clone(),
+            losses: 0,
             metrics: Arc::clone(metrics),
         })
     }
@@ -52,6 +58,9 @@ enum SlotState {
 struct State {
     slots: Vec<SlotState>,
     lent: usize,
+    /// Connections lost so far. What took one away may have taken the others that were
+    /// open then: those are not used again.
+    losses: u64,
 }
 
 /// The connections.
@@ -74,6 +83,7 @@ impl Pool {
             state: Mutex::new(State {
                 slots: (0..connections).map(|_| SlotState::Free(None)).collect(),
                 lent: 0,
+                losses: 0,
             }),
             connector,
             metrics,
@@ -117,7 +127,8 @@ impl Pool {
             pool: Arc::clone(self),
             number,
             lent,
-            link: link.map(|link| *link),
+            losses: state.losses,
+            link: link.map(|link| *link).filter(|link| link.losses == state.losses),
         })
     }
 
@@ -146,6 +157,8 @@ pub(crate) struct Lease {
     pool: Arc<Pool>,
     number: usize,
     lent: bool,
+    /// Losses when it was given out.
+    losses: u64,
     link: Option<Link>,
 }
 
@@ -154,7 +167,13 @@ impl Lease {
     pub(crate) async fn link(&mut self) -> Result<&mut Link> {
         let link = match self.link.take() {
             Some(link) => link,
-            None => Link::open(&self.pool.connector, Slot::Rows(self.number), &self.pool.metrics).await?,
+            None => {
+                let pool = &self.pool;
+                let losses = pool.state().losses;
+                let mut opened = Link::open(&pool.connector, Slot::Rows(self.number), &pool.metrics).await?;
+                opened.losses = losses;
+                opened
+            }
         };
         Ok(self.link.insert(link))
     }
@@ -163,6 +182,12 @@ impl Lease {
     /// ends its session at the server first.
     pub(crate) fn discard(&mut self) {
         self.link = None;
+        let mut state = self.pool.state();
+        // One outage is one loss, however many notice it.
+        if state.losses == self.losses {
+            state.losses += 1;
+        }
+        self.losses = state.losses;
     }
 }
 

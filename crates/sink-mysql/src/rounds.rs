@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use tokio::task::JoinSet;
 use weir_types::TableName;
@@ -30,15 +29,13 @@ pub(crate) fn run_round(
     leases: &mut Vec<Lease>,
     groups: Vec<Group>,
     targets: &Arc<[TableName]>,
-    limit: Duration,
 ) -> Result<Round> {
     if groups.len() <= 1 || leases.len() == 1 {
         let Some(lease) = leases.first_mut() else {
             return Err(MysqlSinkError::Panicked);
         };
         let queue = Mutex::new(VecDeque::from(groups));
-        let run =
-            async { Ok::<_, MysqlSinkError>(drain(lease, &queue, targets, limit, &shared.metrics).await) };
+        let run = async { Ok::<_, MysqlSinkError>(drain(lease, &queue, targets, &shared.metrics).await) };
         let mut round = shared.block_on(run)?;
         round
             .left
@@ -56,7 +53,7 @@ pub(crate) fn run_round(
                 Arc::clone(&shared.metrics),
             );
             tasks.spawn(async move {
-                let round = drain(&mut lease, &queue, &targets, limit, &metrics).await;
+                let round = drain(&mut lease, &queue, &targets, &metrics).await;
                 (lease, round)
             });
         }
@@ -89,13 +86,12 @@ async fn drain(
     lease: &mut Lease,
     queue: &Mutex<VecDeque<Group>>,
     targets: &[TableName],
-    limit: Duration,
     metrics: &MysqlMetrics,
 ) -> Round {
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let mut round = Round::default();
     while let Some(group) = next() {
-        let failed = run_group(lease, &group.statements, targets, limit, metrics).await;
+        let failed = run_group(lease, &group.statements, targets, metrics).await;
         if let Err(failure) = failed {
             if failure.lost() {
                 lease.discard();
@@ -112,7 +108,6 @@ async fn run_group(
     lease: &mut Lease,
     statements: &[Statement],
     targets: &[TableName],
-    limit: Duration,
     metrics: &MysqlMetrics,
 ) -> std::result::Result<(), Failure> {
     let link = lease.link().await.map_err(Failure::of)?;
@@ -120,7 +115,6 @@ async fn run_group(
         statements,
         targets,
         last: None,
-        limit,
     };
     transaction.run(link, metrics).await
 }

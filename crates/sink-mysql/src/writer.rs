@@ -26,7 +26,7 @@ use crate::backend::Shared;
 use crate::catalogue;
 use crate::ddl;
 use crate::error::{MysqlSinkError, Result};
-use crate::execute::{Transaction, answer_limit, packet_max};
+use crate::execute::{Transaction, packet_max};
 use crate::plan::{Mode, TablePlan};
 use crate::pool::Lease;
 use crate::progress;
@@ -204,8 +204,7 @@ impl MysqlSpan {
             leases.extend(shared.pool.borrow(groups.len() - leases.len()));
         }
         loop {
-            let limit = answer_limit(attempts.failures());
-            let round = run_round(&shared, leases, groups, targets, limit)?;
+            let round = run_round(&shared, leases, groups, targets)?;
             let Some(failure) = round.failure else {
                 break;
             };
@@ -256,7 +255,6 @@ impl MysqlSpan {
                 statements: &work.statements,
                 targets: &targets,
                 last: progress.as_deref(),
-                limit: answer_limit(attempts.failures()),
             };
             let check = unknown.then_some(pull);
             let attempt = exact_attempt(&self.shared, &mut lease, &transaction, check);

@@ -31,21 +31,18 @@ use self::settings::Setting;
 use crate::attempts::{Attempts, Failure};
 use crate::backend::Shared;
 use crate::catalogue;
-use crate::connect::{Connector, ServerInfo, short, text, value};
+use crate::connect::ServerInfo;
 use crate::error::{MysqlSinkError, Result};
 use crate::pool::Link;
 use crate::progress;
 use crate::reply::{Retry, Verdict, judge};
 use crate::session::{self, Slot};
+use crate::watch::watched;
 
 /// Sessions that run DDL at the same time, at most.
 pub(crate) const DDL_SLOTS: usize = 8;
 /// How often is looked whether a DDL still runs.
-const WATCH: Duration = Duration::from_secs(15);
-/// How long an answer may be on its way after the server has finished.
-const ANSWER_GRACE: Duration = Duration::from_secs(5);
-/// Looks that may fail in a row.
-const WATCH_FAILURES_MAX: u32 = 3;
+const LOOK_EVERY: Duration = Duration::from_secs(15);
 /// Wait for one of the sessions that run DDL.
 const SLOT_WAIT: Duration = Duration::from_millis(20);
 
@@ -238,7 +235,9 @@ impl Attempt<'_> {
                 return Err(failure);
             }
         }
-        let ran = watched(&self.shared.connector, &mut link.conn, &self.step.sql).await;
+        let id = link.conn.id();
+        let run = link.conn.query_drop(&*self.step.sql);
+        let ran = watched(&self.shared.connector, id, LOOK_EVERY, run).await;
         if let Err(error) = ran {
             let failure = match judge(&error) {
                 Verdict::Retry(reason) => Failure::Retry(reason, error_text(&error)),
@@ -312,50 +311,4 @@ pub(crate) fn error_text(error: &Error) -> String {
         Error::Io(error) => error.to_string(),
         _ => "the connection is gone".to_owned(),
     }
-}
-
-/// Runs a statement that may take hours, and notices if it has ended without an answer.
-async fn watched(connector: &Connector, conn: &mut Conn, sql: &str) -> std::result::Result<(), Error> {
-    let id = conn.id();
-    let mut run = std::pin::pin!(conn.query_drop(sql));
-    let mut failures = 0;
-    loop {
-        if let Ok(result) = tokio::time::timeout(WATCH, &mut run).await {
-            return result;
-        }
-        match is_running(connector, id).await {
-            Ok(true) => {
-                failures = 0;
-                continue;
-            }
-            Ok(false) => {}
-            Err(error) => {
-                failures += 1;
-                tracing::debug!(%error, "cannot look whether a DDL runs");
-                if failures < WATCH_FAILURES_MAX {
-                    continue;
-                }
-            }
-        }
-        return match tokio::time::timeout(ANSWER_GRACE, &mut run).await {
-            Ok(result) => result,
-            Err(_) => Err(Error::from(std::io::Error::new(
-                std::io::ErrorKind::TimedOut,
-                "a DDL ended without an answer",
-            ))),
-        };
-    }
-}
-
-/// Whether a connection is at work.
-async fn is_running(connector: &Connector, id: u32) -> Result<bool> {
-    let (mut conn, _) = connector.connect().await?;
-    let rows: Vec<Row> = short("read the list of processes", conn.query("SHOW PROCESSLIST")).await?;
-    let ended = conn.disconnect().await;
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection did not end in order");
-    }
-    Ok(rows
-        .iter()
-        .any(|row| value::<u64>(row, 0) == Some(u64::from(id)) && text(row, 4) != "Sleep"))
 }
