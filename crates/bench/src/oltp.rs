@@ -23,7 +23,7 @@ pub struct Rng(pub u64);
 
 impl Rng {
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -34,7 +34,7 @@ impl Rng {
     fn text(&mut self, length: usize) -> String {
         let mut text = String::with_capacity(length);
         while text.len() < length {
-            text.push_str(&format!("{:011}-", self.next() % 100_000_000_000));
+            text.push_str(&format!("{:011}-", self.draw() % 100_000_000_000));
         }
         text.truncate(length);
         text
@@ -44,7 +44,7 @@ impl Rng {
 fn row(rng: &mut Rng, id: u64) -> String {
     format!(
         "({id},{},'{}','{}')",
-        rng.next() % ROWS_PER_TABLE,
+        rng.draw() % ROWS_PER_TABLE,
         rng.text(119),
         rng.text(59)
     )
@@ -89,8 +89,8 @@ fn small_client(source: &Endpoint, schema: &str, client: u64, txns: u64) -> Resu
     let mut connection = Connection::open(source)?;
     let mut rng = Rng(1_000 + client);
     for _ in 0..txns {
-        let table = rng.next() % TABLES;
-        let mut id = || rng.next() % (ROWS_PER_TABLE / CLIENTS) * CLIENTS + client;
+        let table = rng.draw() % TABLES;
+        let mut id = || rng.draw() % (ROWS_PER_TABLE / CLIENTS) * CLIENTS + client;
         let (a, b, c) = (id(), id(), id());
         let name = format!("{schema}.t{table}");
         let fresh = row(&mut rng, c);
