@@ -116,3 +116,4 @@ pub use query::Query;
 pub use raw::{EventBytes, RawEvent};
 pub use rows::{ColumnSet, RowImages, RowPlan, RowReader, write_decimal};
 pub use table_map::TableMap;
+pub use version::BareVersion;

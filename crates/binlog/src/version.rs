@@ -56,6 +56,22 @@ const FRACTION_DIGITS_MAX: u8 = 6;
 /// Most bits of a BIT column.
 const BITS_MAX: u16 = 64;
 
+/// What a table map without column names says. What the server left out of it is as in a
+/// column without: signed, binary, of no members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BareVersion {
+    /// Columns in the order of the rows, without names.
+    pub columns: Vec<Column>,
+    /// `unsigned` is as the server said.
+    pub has_signedness: bool,
+    /// Collations of strings are as the server said.
+    pub has_collations: bool,
+    /// Collations of ENUM and SET columns are as the server said.
+    pub has_list_collations: bool,
+    /// `geometry` is as the server said.
+    pub has_geometry_types: bool,
+}
+
 /// Why a type cannot be decoded.
 enum TypeError {
     /// Its metadata is cut or out of range.
@@ -81,7 +97,7 @@ impl TableMap<'_> {
                 table: self.display_name(),
             });
         };
-        let mut columns = self.bare_columns(names)?;
+        let mut columns = self.bare_columns(Some(names))?;
         fill_signedness(&mut columns, &optional);
         fill_charsets(&mut columns, &optional, flavor).ok_or_else(|| bad("charset"))?;
         fill_members(&mut columns, &optional).ok_or_else(|| bad("members of ENUM or SET"))?;
@@ -101,23 +117,60 @@ impl TableMap<'_> {
         })
     }
 
-    /// Names, types and nullability.
-    fn bare_columns(&self, names: &[u8]) -> Result<Vec<Column>, BinlogError> {
+    /// Whether the table map names its columns (`binlog_row_metadata=FULL`).
+    pub fn has_names(&self) -> bool {
+        self.optional_metadata()
+            .is_none_or(|optional| optional.column_names.is_some())
+    }
+
+    /// Decodes a table map without names, as far as it goes (`binlog_row_metadata` of
+    /// `MINIMAL` and `NO_LOG`).
+    ///
+    /// # Errors
+    /// `UnsupportedType`; `Metadata` where the optional metadata do not fit the columns.
+    pub fn to_bare_version(&self, flavor: Flavor) -> Result<BareVersion, BinlogError> {
         let bad = |what| BinlogError::Metadata {
             table: self.display_name(),
             what,
         };
-        let mut names = Cursor::new(names);
+        let optional = self.optional_metadata().ok_or_else(|| bad("optional metadata"))?;
+        let mut columns = self.bare_columns(None)?;
+        fill_signedness(&mut columns, &optional);
+        fill_charsets(&mut columns, &optional, flavor).ok_or_else(|| bad("charset"))?;
+        fill_geometry(&mut columns, &optional).ok_or_else(|| bad("geometry type"))?;
+        Ok(BareVersion {
+            columns,
+            has_signedness: optional.signedness.is_some(),
+            has_collations: optional.default_charset.is_some() || optional.column_charset.is_some(),
+            has_list_collations: optional.enum_set_default_charset.is_some()
+                || optional.enum_set_column_charset.is_some(),
+            has_geometry_types: optional.geometry_types.is_some(),
+        })
+    }
+
+    /// Names, types and nullability.
+    fn bare_columns(&self, names: Option<&[u8]>) -> Result<Vec<Column>, BinlogError> {
+        let bad = |what| BinlogError::Metadata {
+            table: self.display_name(),
+            what,
+        };
+        let mut names = names.map(Cursor::new);
         let mut metadata = Cursor::new(self.metadata);
         let mut columns = Vec::with_capacity(self.types.len());
         for (at, type_number) in self.types.iter().enumerate() {
-            let name = names.lenenc_bytes().ok_or_else(|| bad("number of names"))?;
+            let name = match &mut names {
+                Some(names) => names.lenenc_bytes().ok_or_else(|| bad("number of names"))?,
+                None => &[],
+            };
             let name = std::str::from_utf8(name).map_err(|_| bad("name that is not utf8"))?;
             let (wire, meta) = wire_type(*type_number, &mut metadata).map_err(|error| match error {
                 TypeError::Metadata => bad("type metadata"),
                 TypeError::Unsupported(type_name) => BinlogError::UnsupportedType {
                     table: self.display_name(),
-                    column: format!("`{name}`"),
+                    column: match name {
+                        "" => format!("{}", at + 1),
+                        name => format!("`{name}`"),
+                    },
                     type_name,
                 },
             })?;
@@ -133,7 +186,7 @@ impl TableMap<'_> {
                 visible: true,
             });
         }
-        if !names.is_empty() {
+        if names.is_some_and(|names| !names.is_empty()) {
             return Err(bad("number of names"));
         }
         if !metadata.is_empty() {

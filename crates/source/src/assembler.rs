@@ -12,6 +12,7 @@ use weir_filter::TableFilter;
 use weir_protocol::store::{ReadPosition, StoreInput, TxnMeta};
 use weir_types::{AttemptId, Flavor, GtidSet, SourceIdentity, TableName};
 
+use crate::catalogue::{At, Change, Describe};
 use crate::error::{Result, SourceError};
 use crate::growing::{Body, Growing};
 use crate::open::{AlterHalf, Open, Phase};
@@ -170,6 +171,25 @@ impl TransactionAssembler {
         self.skip = skip;
     }
 
+    /// Asks a server for what its binlog leaves out of table maps.
+    pub(crate) fn set_catalogue(&mut self, describe: Box<dyn Describe>) {
+        self.tables.catalogue.set(describe);
+    }
+
+    /// A DDL passes.
+    ///
+    /// # Errors
+    /// `CatalogueAhead`.
+    pub(crate) fn pass_ddl(&mut self, change: &Change<'_>) -> Result<()> {
+        let at = At {
+            file: &self.file,
+            offset: self.event_offset,
+            end: self.at,
+            time_ms: self.last_time_ms,
+        };
+        self.tables.pass(change, at)
+    }
+
     /// Bytes that `take` would hand over.
     pub const fn output_bytes(&self) -> usize {
         self.output_bytes
@@ -280,6 +300,7 @@ impl TransactionAssembler {
     /// Goes on at another server.
     pub fn set_identity(&mut self, identity: SourceIdentity) {
         self.flush_whole();
+        self.tables.catalogue.forget();
         self.identity = identity;
     }
 
@@ -308,9 +329,13 @@ impl TransactionAssembler {
             Event::TableMap(map) => {
                 self.begun("table map")?;
                 let number = self.number;
-                self.tables
-                    .map(map, number)
-                    .map_err(|error| self.binlog_error(error))
+                let at = At {
+                    file: &self.file,
+                    offset: self.event_offset,
+                    end,
+                    time_ms: self.last_time_ms,
+                };
+                self.tables.map(map, number, at)
             }
             Event::RowsCompressed(rows) => self.compressed_rows(rows),
             Event::Gtid(gtid) | Event::AnonymousGtid(gtid) => self.gtid(header, gtid),

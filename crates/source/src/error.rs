@@ -2,7 +2,7 @@
 
 use weir_binlog::error::BinlogError;
 use weir_schema::SchemaError;
-use weir_types::{Classified, ErrorClass};
+use weir_types::{Classified, ErrorClass, TableName};
 use weir_wire::WireError;
 
 /// Why the source cannot go on. `place` is file and offset of the event.
@@ -193,6 +193,24 @@ pub enum SourceError {
         /// What the server says.
         version: String,
     },
+    /// The catalogue of the server does not describe rows whose binlog names no columns.
+    #[error("rows of `{table}` at `{place}` do not fit the catalogue: {what}")]
+    CatalogueMisfit {
+        /// The table.
+        table: TableName,
+        /// File and offset.
+        place: String,
+        /// What does not fit.
+        what: String,
+    },
+    /// The table was changed after the rows, so that nothing tells what they were.
+    #[error("the catalogue describes `{table}` as it was changed later than its rows before `{place}`")]
+    CatalogueAhead {
+        /// The table.
+        table: TableName,
+        /// File and offset of rows, or of the statement that changed it.
+        place: String,
+    },
     /// The reading thread could not be started, or ended by a panic.
     #[error("the thread that reads the binlog could not start or ended by a panic")]
     Panicked,
@@ -259,6 +277,8 @@ impl Classified for SourceError {
             Self::Answer { .. } => "WEIR-SRC-024",
             Self::Version { .. } => "WEIR-SRC-025",
             Self::Privilege { .. } => "WEIR-SRC-026",
+            Self::CatalogueMisfit { .. } => "WEIR-SRC-027",
+            Self::CatalogueAhead { .. } => "WEIR-SRC-028",
         }
     }
 
@@ -303,6 +323,9 @@ impl Classified for SourceError {
             Self::Answer { .. } => "report this with the version of the server",
             Self::Privilege { .. } => {
                 "grant the account REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: REPLICATION SLAVE and BINLOG MONITOR) on *.*"
+            }
+            Self::CatalogueMisfit { .. } | Self::CatalogueAhead { .. } => {
+                "set `binlog_row_metadata=FULL` on the server, and start behind this place from a new copy of the data, or exclude the table by a filter rule"
             }
             Self::Version { .. } => "use MySQL 8.0 or later, or MariaDB 10.5 or later",
             Self::Panicked => "report the log of this run",

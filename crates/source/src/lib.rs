@@ -12,6 +12,7 @@ extern crate self as weir_source;
 
 pub mod actor;
 mod assembler;
+mod catalogue;
 mod digest;
 mod ends;
 mod error;

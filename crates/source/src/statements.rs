@@ -8,6 +8,7 @@ use weir_schema::{Ddl, IgnoreReason, Session, Statement, classify};
 use weir_types::{DdlEvent, DdlKind, TableName};
 
 use crate::assembler::TransactionAssembler;
+use crate::catalogue::Change;
 use crate::error::{Result, SourceError};
 use crate::open::{AlterHalf, Open, Phase};
 use crate::statement_text;
@@ -177,6 +178,12 @@ impl TransactionAssembler {
             return Ok(());
         }
         let skipped = open.skipped;
+        self.pass_ddl(&Change {
+            kind: ddl.kind,
+            sql: query.sql,
+            writes: &ddl.writes,
+            makes: &ddl.makes,
+        })?;
         let wanted = ddl
             .writes
             .iter()

@@ -10,6 +10,9 @@ use weir_binlog::table_map::TableMap;
 use weir_filter::TableFilter;
 use weir_types::{DdlKind, Flavor, TableName, TableVersion};
 
+use crate::catalogue::{At, Catalogue, Change};
+use crate::error::{Result, SourceError};
+
 /// Table ids kept at most; beyond it they are forgotten at the next transaction.
 const IDS_MAX: usize = 16_384;
 
@@ -60,6 +63,8 @@ pub(crate) struct Tables {
     by_id: HashMap<u64, MappedTable>,
     flavor: Flavor,
     cache: TableMapCache,
+    /// Of tables whose binlog names no columns.
+    pub(crate) catalogue: Catalogue,
 }
 
 fn text(bytes: &[u8]) -> Result<&str, BinlogError> {
@@ -82,6 +87,7 @@ impl Tables {
             by_id: HashMap::new(),
             flavor: Flavor::Mysql,
             cache: TableMapCache::new(Flavor::Mysql),
+            catalogue: Catalogue::default(),
         };
         for name in known {
             let no = tables.number(name);
@@ -134,16 +140,30 @@ impl Tables {
     }
 
     /// Takes in a table map of transaction number `transaction`.
-    pub(crate) fn map(&mut self, map: &TableMap<'_>, transaction: u64) -> Result<(), BinlogError> {
+    ///
+    /// # Errors
+    /// Those of the table map and of the catalogue.
+    pub(crate) fn map(&mut self, map: &TableMap<'_>, transaction: u64, at: At<'_>) -> Result<()> {
         if let Some(mapped) = self.by_id.get_mut(&map.table_id)
             && *mapped.shape == *map.shape
         {
             mapped.transaction = transaction;
             return Ok(());
         }
-        let name = TableName::new(text(map.schema)?, text(map.table)?);
+        let failed = |source| SourceError::Binlog {
+            place: at.place(),
+            source,
+        };
+        let name = TableName::new(
+            text(map.schema).map_err(failed)?,
+            text(map.table).map_err(failed)?,
+        );
         let wanted = if self.wants(&name) {
-            let version = self.cache.get(map)?;
+            let version = if self.catalogue.is_there() && !map.has_names() {
+                self.catalogue.version(&name, map, self.flavor, at)?
+            } else {
+                self.cache.get(map).map_err(failed)?
+            };
             let sequence = self.flavor == Flavor::Mariadb && is_sequence(&version);
             (!sequence).then(|| (self.number(name), version))
         } else {
@@ -166,6 +186,17 @@ impl Tables {
 
     pub(crate) fn mapped(&self, table_id: u64) -> Option<&MappedTable> {
         self.by_id.get(&table_id)
+    }
+
+    /// A DDL passes: what the catalogue said of its tables holds no longer.
+    ///
+    /// # Errors
+    /// `CatalogueAhead`.
+    pub(crate) fn pass(&mut self, change: &Change<'_>, at: At<'_>) -> Result<()> {
+        if self.catalogue.pass(change, at)? {
+            self.by_id.clear();
+        }
+        Ok(())
     }
 
     /// What a statement does to the set of tables that exist.
@@ -232,7 +263,13 @@ mod tests {
             optional: &optional,
             shape: b"shape",
         };
-        tables.map(&map, 1).unwrap();
+        let at = At {
+            file: "b.1",
+            offset: 4,
+            end: 50,
+            time_ms: 0,
+        };
+        tables.map(&map, 1, at).unwrap();
         tables.mapped(9).unwrap().wanted.is_some()
     }
 

@@ -34,11 +34,10 @@ pub(crate) const VARIABLES: &[&str] = &[
 ];
 
 /// Settings without which the binlog cannot be replicated: variable and value.
-const REQUIRED: [(&str, &str); 4] = [
+const REQUIRED: [(&str, &str); 3] = [
     ("log_bin", "ON"),
     ("binlog_format", "ROW"),
     ("binlog_row_image", "FULL"),
-    ("binlog_row_metadata", "FULL"),
 ];
 
 /// First releases that are supported.

@@ -11,6 +11,7 @@
 
 mod alias;
 mod backoff;
+mod catalogue;
 mod facts;
 mod intake;
 mod interrupt;

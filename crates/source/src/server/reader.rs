@@ -8,6 +8,7 @@ use weir_types::{Classified, ErrorReport, SourcePosition};
 use weir_wire::WireError;
 
 use super::backoff::{Backoff, patience};
+use super::catalogue::ServerCatalogue;
 use super::intake::Intake;
 use super::link::{BEHIND_MAX, Clashes, Link, Lost, connect};
 use super::place::Place;
@@ -87,6 +88,8 @@ impl ServerReader {
         let mut assembler = TransactionAssembler::new(identity, assembler);
         assembler.add_seen(&gtids);
         assembler.begin_file(file, offset)?;
+        let catalogue = ServerCatalogue::new(options.endpoint.clone(), interrupt.clone());
+        assembler.set_catalogue(Box::new(catalogue));
         let mut reader = Self {
             interrupt,
             intake: Intake::new(assembler),

@@ -125,7 +125,10 @@ impl Session {
     }
 
     /// End of the binlog and the GTID set there; an empty file name without a binlog.
-    fn end_of_log(&mut self, flavor: Flavor, version: &str) -> Result<(Place, String)> {
+    ///
+    /// # Errors
+    /// The connection's.
+    pub(crate) fn end_of_log(&mut self, flavor: Flavor, version: &str) -> Result<(Place, String)> {
         let renamed = flavor == Flavor::Mysql && super::facts::version(version) >= (8, 2);
         let statement = if renamed {
             "SHOW BINARY LOG STATUS"
@@ -147,10 +150,17 @@ impl Session {
         Ok((end, executed))
     }
 
-    /// MariaDB: last transactions before a place.
+    /// MariaDB: last transactions before the end of the binlog. The function that tells it
+    /// of a place is NULL before 11 where an event of the file is larger than
+    /// `max_allowed_packet`, and an empty set would say that nothing is there. What the
+    /// variable says may be ahead of the place by what is just being written; reading goes
+    /// by the set, so that this is only a later end.
     fn gtids_at(&mut self, place: &Place) -> Result<String> {
         let file = place.file.replace('\\', "\\\\").replace('\'', "''");
-        let sql = format!("SELECT BINLOG_GTID_POS('{file}', {}) AS gtids", place.offset);
+        let sql = format!(
+            "SELECT COALESCE(BINLOG_GTID_POS('{file}', {}), @@GLOBAL.gtid_binlog_pos) AS gtids",
+            place.offset
+        );
         let rows = self.connection.query(&sql)?;
         Ok(text(&rows, 0, "gtids"))
     }
