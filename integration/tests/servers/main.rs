@@ -15,6 +15,7 @@ mod locked_table;
 mod memory;
 mod network;
 mod sink_trouble;
+mod slow_table;
 mod source;
 mod tls;
 
