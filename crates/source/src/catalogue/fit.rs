@@ -16,6 +16,8 @@ const MEMBERS_COLLATION: u16 = 45;
 const COMPRESSED_EXTRA: u64 = 1;
 /// MariaDB: bytes of types that are fixed strings to the binlog.
 const FIXED_TYPES: [(&str, u64); 3] = [("uuid", 16), ("inet6", 16), ("inet4", 4)];
+/// Bytes of a number in a MariaDB vector.
+const VECTOR_ITEM_BYTES: u64 = 4;
 /// Geometry types by their number.
 const GEOMETRY_TYPES: [&str; 8] = [
     "geometry",
@@ -190,8 +192,8 @@ fn is_type(wire: WireType, meta: u16, described: &Described) -> bool {
         W::Timestamp2 => name == "timestamp" && digits == meta,
         W::VarChar => match name {
             "varchar" | "varbinary" => octets == Some(meta) && !is_compressed(described),
-            // MariaDB's; four bytes a dimension.
-            "vector" => octets.is_none_or(|octets| octets == meta),
+            // MariaDB's.
+            "vector" => dimensions(&described.column_type).is_some_and(|n| n * VECTOR_ITEM_BYTES == meta),
             _ => false,
         },
         W::VarCharCompressed => {
@@ -215,6 +217,12 @@ fn is_type(wire: WireType, meta: u16, described: &Described) -> bool {
         W::Geometry => geometry_type(name).is_some(),
         W::Vector => name == "vector",
     }
+}
+
+/// Of `vector(3)`.
+fn dimensions(column_type: &str) -> Option<u64> {
+    let inner = column_type.split(['(', ')']).nth(1)?;
+    inner.parse::<u32>().ok().map(u64::from)
 }
 
 /// MariaDB tells it in a comment behind the type.
