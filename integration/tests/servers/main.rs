@@ -13,6 +13,7 @@ mod end_to_end;
 mod harness;
 mod locked_table;
 mod memory;
+mod minimal_metadata;
 mod network;
 mod sink_trouble;
 mod slow_table;
