@@ -12,7 +12,7 @@ use weir_filter::TableFilter;
 use weir_protocol::store::{ReadPosition, StoreInput, TxnMeta};
 use weir_types::{AttemptId, Flavor, GtidSet, SourceIdentity, TableName};
 
-use crate::catalogue::{At, Change, Describe};
+use crate::catalogue::{At, Describe};
 use crate::error::{Result, SourceError};
 use crate::growing::{Body, Growing};
 use crate::open::{AlterHalf, Open, Phase};
@@ -73,7 +73,7 @@ pub struct TransactionAssembler {
     /// All transactions before `position`, as far as they have GTIDs.
     seen: GtidSet,
     identity: SourceIdentity,
-    file: Arc<str>,
+    pub(crate) file: Arc<str>,
     /// Offset behind the last whole transaction, and what was last told to the store.
     position: u64,
     told: u64,
@@ -82,8 +82,8 @@ pub struct TransactionAssembler {
     /// Offset behind the event that is being taken in.
     pub(crate) at: u64,
     /// Offset of that event.
-    event_offset: u64,
-    last_time_ms: u64,
+    pub(crate) event_offset: u64,
+    pub(crate) last_time_ms: u64,
     /// Number of the transaction, counted up from 1.
     pub(crate) number: u64,
     next_attempt: AttemptId,
@@ -174,20 +174,6 @@ impl TransactionAssembler {
     /// Asks a server for what its binlog leaves out of table maps.
     pub(crate) fn set_catalogue(&mut self, describe: Box<dyn Describe>) {
         self.tables.catalogue.set(describe);
-    }
-
-    /// A DDL passes.
-    ///
-    /// # Errors
-    /// `CatalogueAhead`.
-    pub(crate) fn pass_ddl(&mut self, change: &Change<'_>) -> Result<()> {
-        let at = At {
-            file: &self.file,
-            offset: self.event_offset,
-            end: self.at,
-            time_ms: self.last_time_ms,
-        };
-        self.tables.pass(change, at)
     }
 
     /// Bytes that `take` would hand over.

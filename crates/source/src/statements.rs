@@ -8,7 +8,7 @@ use weir_schema::{Ddl, IgnoreReason, Session, Statement, classify};
 use weir_types::{DdlEvent, DdlKind, TableName};
 
 use crate::assembler::TransactionAssembler;
-use crate::catalogue::Change;
+use crate::catalogue::{At, Change};
 use crate::error::{Result, SourceError};
 use crate::open::{AlterHalf, Open, Phase};
 use crate::statement_text;
@@ -196,6 +196,20 @@ impl TransactionAssembler {
             self.tables.apply(ddl.kind, &ddl.writes, &ddl.makes);
         }
         Ok(())
+    }
+
+    /// Tells the catalogue of a DDL.
+    ///
+    /// # Errors
+    /// `CatalogueAhead`.
+    fn pass_ddl(&mut self, change: &Change<'_>) -> Result<()> {
+        let at = At {
+            file: &self.file,
+            offset: self.event_offset,
+            end: self.at,
+            time_ms: self.last_time_ms,
+        };
+        self.tables.pass(change, at)
     }
 
     fn record_ddl(&mut self, ddl: &Ddl, ordinal: u32, timestamp: u32, query: &Query<'_>) -> Result<()> {

@@ -283,9 +283,10 @@ fn started() -> (Server, Catalogue) {
 #[test]
 fn a_description_holds_to_the_next_ddl_of_its_table() {
     let (server, mut catalogue) = started();
-    let column = |catalogue: &mut Catalogue, offset| look(catalogue, offset).unwrap().columns[0].name.clone();
-    assert_eq!(&*column(&mut catalogue, 900), "a");
-    assert_eq!(&*column(&mut catalogue, 950), "a");
+    let column =
+        |catalogue: &mut Catalogue, offset| look(catalogue, offset).unwrap().columns[0].name.to_string();
+    assert_eq!(column(&mut catalogue, 900), "a");
+    assert_eq!(column(&mut catalogue, 950), "a");
     assert_eq!(server.asked(), 1);
     for (kind, sql) in [
         (DdlKind::TruncateTable, "TRUNCATE t"),
@@ -304,7 +305,7 @@ fn a_description_holds_to_the_next_ddl_of_its_table() {
         )
         .unwrap()
     );
-    assert_eq!(&*column(&mut catalogue, 1200), "b");
+    assert_eq!(column(&mut catalogue, 1200), "b");
     assert_eq!(server.asked(), 2);
 }
 
