@@ -101,6 +101,10 @@ pub(crate) fn run(fast: bool) -> Result<()> {
         "clippy",
         "--workspace",
         "--all-targets",
+        "--test",
+        "e2e",
+        "--test",
+        "servers",
         PROFILE,
         "--locked",
         "--quiet",
@@ -114,8 +118,6 @@ pub(crate) fn run(fast: bool) -> Result<()> {
     let unit = [
         "test",
         "--workspace",
-        "--exclude",
-        "weir-integration",
         PROFILE,
         "--locked",
         "--quiet",
@@ -127,10 +129,14 @@ pub(crate) fn run(fast: bool) -> Result<()> {
         for kind in [Kind::Mysql, Kind::Mariadb1011, Kind::Mariadb118] {
             Install::get(&crate::services_cache()?, kind)?;
         }
+        // Of the whole workspace, so that its libraries have the features that they were built with before.
         let mut whole = in_workspace(&[
             "test",
-            "-p",
-            "weir-integration",
+            "--workspace",
+            "--test",
+            "e2e",
+            "--test",
+            "servers",
             PROFILE,
             "--locked",
             "--no-fail-fast",
