@@ -93,7 +93,9 @@ impl Problem {
                 "remove the row that the target has and the source has not, or drop the target's additional unique \
                  key, and start again"
             }
-            Self::MissingTable => "create the table at the target as it is at the source, and start again",
+            Self::MissingTable => {
+                "create the table at the target as it is at the source, or grant the user its privileges, and start again"
+            }
             Self::Columns => "give the target table the columns of the source, and start again",
             Self::Value => {
                 "give the column of the target the type that it has at the source, and start again"
@@ -117,7 +119,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Duplicate => "a unique value is there already",
-            Self::MissingTable => "the table does not exist",
+            Self::MissingTable => "the table does not exist, or the user may not see it",
             Self::Columns => "the columns do not match",
             Self::Value => "a value does not fit its column",
             Self::ForeignKey => "a foreign key does not hold",
