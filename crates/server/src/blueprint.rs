@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use weir_changefeed::{MetaStore, Progress as SavedProgress, SharedMetaStore};
-use weir_config::{Changefeed, MemoryPlan, SourceUri, Until};
+use weir_changefeed::{MetaStore, Progress as SavedProgress, SharedMetaStore, TokenUpdate};
+use weir_config::{Changefeed, MemoryPlan, SinkUri, SourceUri, Until};
 use weir_dispatcher::TableLabels;
 use weir_event_store::{LogOptions, LogReader, LogStore, LogWriter, Recovered, StoreReader};
 use weir_filter::{Router, TableFilter};
@@ -86,9 +86,14 @@ impl Blueprint {
         };
         let (recovered, writer, reader) =
             LogStore::open(&self.store_dir, self.log_options(start)).map_err(|e| report(&e))?;
-        let (saved, resumed) = self.saved_progress(&recovered, loaded)?;
+        let (mut saved, resumed) = self.saved_progress(&recovered, loaded)?;
         let tables = known_tables(&recovered, &reader, &saved)?;
-        let sink = sinks::open(self, &recovered, resumed, &tables)?;
+        let begins = saved.tables.is_empty() && saved.schema == saved.start;
+        let ahead = if begins { self.tables_there()? } else { Vec::new() };
+        let sink = sinks::open(self, &recovered, resumed, &tables, &ahead)?;
+        if begins {
+            self.register_tied(&mut saved, &sink.components)?;
+        }
         Ok(Opened {
             source: self.source_options(&recovered),
             writer,
@@ -130,6 +135,39 @@ impl Blueprint {
             "a new changefeed: rows from before its start are not copied yet"
         );
         Ok((fresh, false))
+    }
+
+    /// Tables that a database sink may get rows of although no statement makes them: those
+    /// of the source, and those of the sink that have its names (the source may be files,
+    /// or not show its tables).
+    fn tables_there(&self) -> Result<Vec<TableName>, ErrorReport> {
+        let SinkUri::Mysql(_) = &self.changefeed.sink.uri else {
+            return Ok(Vec::new());
+        };
+        let mut tables = self.ends.wanted_tables(&self.changefeed, &self.filter)?;
+        let of_sink = self.ends.tables_at_sink(&self.changefeed)?;
+        tables.extend(
+            of_sink
+                .into_iter()
+                .filter(|table| self.filter.matches(table) && self.router.route(table) == *table),
+        );
+        Ok(tables)
+    }
+
+    /// Tables that are tied to others from the beginning are registered before there is a
+    /// row of theirs: one that is met only at its first row would find its partners ahead
+    /// of it.
+    fn register_tied(
+        &self,
+        saved: &mut SavedProgress,
+        components: &[Vec<TableName>],
+    ) -> Result<(), ErrorReport> {
+        let update = tied_from(&saved.start, components);
+        if update.changed.is_empty() {
+            return Ok(());
+        }
+        saved.tables.extend(update.changed.iter().cloned());
+        self.meta().save(&update).map_err(|e| report(&e))
     }
 
     fn meta(&self) -> MutexGuard<'_, dyn MetaStore + 'static> {
@@ -199,6 +237,16 @@ fn known_tables(
     }
     tables.retain(|table| !table.table.is_empty());
     Ok(tables)
+}
+
+/// All tables of the components, from the start of the changefeed on.
+fn tied_from(start: &Token, components: &[Vec<TableName>]) -> TokenUpdate {
+    let members = components.iter().flatten();
+    TokenUpdate {
+        schema: start.clone(),
+        changed: members.map(|table| (table.clone(), start.clone())).collect(),
+        removed: Vec::new(),
+    }
 }
 
 /// The token before everything.

@@ -170,6 +170,17 @@ impl Ends {
         Ok(tables)
     }
 
+    /// Tables of a database sink.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub(crate) fn tables_at_sink(&self, changefeed: &Changefeed) -> Result<Vec<TableName>, ErrorReport> {
+        let Some(sink) = self.sink(changefeed) else {
+            return Ok(Vec::new());
+        };
+        tables_of(&sink).map_err(|e| ErrorReport::new(&e))
+    }
+
     /// Which of the tables are not at the sink. Names are compared without case: the
     /// sink may keep them in another one.
     ///

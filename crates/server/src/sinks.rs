@@ -26,15 +26,16 @@ pub(crate) struct OpenedSink {
 }
 
 /// Opens the sink and compares its progress with what the store recovered. `tables` are
-/// all that may be registered.
+/// all that may be registered, `ahead` others that may come.
 pub(crate) fn open(
     blueprint: &Blueprint,
     recovered: &Recovered,
     resumed: bool,
     tables: &HashSet<TableName>,
+    ahead: &[TableName],
 ) -> Result<OpenedSink, ErrorReport> {
     let config = match &blueprint.changefeed.sink.uri {
-        SinkUri::Mysql(address) => return open_mysql(blueprint, address, recovered, tables),
+        SinkUri::Mysql(address) => return open_mysql(blueprint, address, recovered, tables, ahead),
         SinkUri::File { dir } => SinkConfig::File(file_config(blueprint, dir, recovered.lineage, resumed)),
         SinkUri::Blackhole { delay, stall } => {
             SinkConfig::Blackhole(blackhole_config(&blueprint.changefeed, *delay, *stall))
@@ -57,6 +58,7 @@ fn open_mysql(
     address: &MysqlAddress,
     recovered: &Recovered,
     tables: &HashSet<TableName>,
+    ahead: &[TableName],
 ) -> Result<OpenedSink, ErrorReport> {
     let end = OrderKey::end_of(recovered.resolved);
     let config = mysql_config(
@@ -76,9 +78,11 @@ fn open_mysql(
     });
     let mut pairs: Vec<_> = tables
         .iter()
+        .chain(ahead)
         .map(|source| (source.clone(), blueprint.router.route(source)))
         .collect();
     pairs.sort_unstable();
+    pairs.dedup();
     let components = target.components(&pairs).map_err(|e| ErrorReport::new(&e))?;
     Ok(OpenedSink {
         prepared: target.into_sink(),
