@@ -18,6 +18,7 @@ mod network;
 mod sink_trouble;
 mod slow_table;
 mod source;
+mod there_before;
 mod tls;
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
