@@ -2,6 +2,7 @@
 //! are, and whether both are one server.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weir_config::{Changefeed, ConfigError, MysqlAddress, Secret, Tls, TlsMode, Until};
@@ -27,6 +28,7 @@ pub struct Ends {
     source_password: Option<Secret>,
     sink_password: Option<Secret>,
     connect_timeout: Duration,
+    sink_run: Arc<weir_sink_mysql::Run>,
 }
 
 const fn tls_mode(mode: TlsMode) -> weir_wire::TlsMode {
@@ -71,6 +73,7 @@ impl Ends {
             source_password: changefeed.source_password()?,
             sink_password: changefeed.sink_password()?,
             connect_timeout: connect_timeout.min(ATTEMPT_MAX),
+            sink_run: Arc::default(),
         })
     }
 
@@ -93,6 +96,11 @@ impl Ends {
     /// Password of the sink.
     pub const fn sink_password(&self) -> Option<&Secret> {
         self.sink_password.as_ref()
+    }
+
+    /// This life of the process, as the sink tells it from others.
+    pub(crate) fn sink_run(&self) -> Arc<weir_sink_mysql::Run> {
+        Arc::clone(&self.sink_run)
     }
 
     /// Longest time for one attempt to connect.

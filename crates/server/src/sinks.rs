@@ -148,6 +148,7 @@ pub(crate) fn mysql_config(
     // The changefeed file was checked: its rules compile.
     config.filter = changefeed.table_filter().ok().map(Arc::new);
     config.replay_upto = replay_upto;
+    config.run = ends.sink_run();
     config.connect_timeout = ends.connect_timeout();
     config
 }

@@ -1,8 +1,10 @@
 //! Settings of the sink.
 
 use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use weir_filter::{NameCase, Router, TableFilter, is_system_schema};
@@ -65,6 +67,41 @@ pub struct TlsSettings {
     pub key: Option<PathBuf>,
 }
 
+/// One life of Weir's process. The target keeps whose turn it is: a process that was
+/// stopped, or cut off, and succeeded by another one must not write when it wakes up.
+#[derive(Debug)]
+pub struct Run {
+    id: String,
+    claimed: AtomicBool,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        // Each state is made of random numbers of the system.
+        let random = || RandomState::new().build_hasher().finish();
+        Self {
+            id: format!("{:016x}{:016x}", random(), random()),
+            claimed: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Run {
+    /// As the target keeps it: 32 hexadecimal digits.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Whether this run has had its turn: then only it may go on, not begin again.
+    pub(crate) fn has_claimed(&self) -> bool {
+        self.claimed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_claimed(&self) {
+        self.claimed.store(true, Ordering::Release);
+    }
+}
+
 /// Settings of a MySQL or MariaDB sink.
 #[derive(Clone, Debug)]
 pub struct MysqlSinkConfig {
@@ -91,6 +128,8 @@ pub struct MysqlSinkConfig {
     /// Rows up to here may have been written before by an earlier generation: they are
     /// written so that it does not matter.
     pub replay_upto: OrderKey,
+    /// This life of the process; the same for all of its generations.
+    pub run: Arc<Run>,
     /// Longest time that one attempt to connect may take.
     pub connect_timeout: Duration,
 }
@@ -110,6 +149,7 @@ impl MysqlSinkConfig {
             router: Arc::new(Router::identity(NameCase::Sensitive)),
             filter: None,
             replay_upto: OrderKey::MAX,
+            run: Arc::default(),
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
         }
     }

@@ -92,6 +92,12 @@ pub enum MysqlSinkError {
         /// What runs now.
         expected: String,
     },
+    /// Another process writes for the changefeed now.
+    #[error("another process of changefeed `{changefeed}` has begun to write to the target")]
+    Superseded {
+        /// The changefeed.
+        changefeed: String,
+    },
     /// Progress that cannot be read.
     #[error("table `weir.{table}` at the target cannot be understood: {reason}")]
     Progress {
@@ -216,6 +222,7 @@ impl Classified for MysqlSinkError {
             | Self::Refused { .. }
             | Self::Privilege { .. }
             | Self::OtherLineage { .. }
+            | Self::Superseded { .. }
             | Self::Progress { .. } => ErrorClass::Changefeed,
             Self::Plan(error) => error.class(),
             Self::Rows(error) => error.class(),
@@ -258,6 +265,7 @@ impl Classified for MysqlSinkError {
             Self::Threads(_) => "WEIR-MYS-042",
             Self::Panicked => "WEIR-MYS-043",
             Self::Stopping => "WEIR-MYS-044",
+            Self::Superseded { .. } => "WEIR-MYS-045",
         }
     }
 
@@ -279,6 +287,9 @@ impl Classified for MysqlSinkError {
                     "bring the data folder of that store back; or empty the target's tables, delete the rows of \
                      `{changefeed}` from `weir.progress`, `weir.ddl_begun` and `weir.changefeeds`, and start anew"
                 );
+            }
+            Self::Superseded { .. } => {
+                "leave one process per changefeed; give another changefeed an `id` of its own"
             }
             Self::Progress { .. } => {
                 "restore the schema `weir` of the target from a copy; it must not be changed by hand"

@@ -39,7 +39,7 @@ mod watch;
 mod writer;
 
 pub use config::{
-    CONNECT_TIMEOUT_DEFAULT, MysqlSinkConfig, Password, TlsMode, TlsSettings, WORKER_COUNT_DEFAULT,
+    CONNECT_TIMEOUT_DEFAULT, MysqlSinkConfig, Password, Run, TlsMode, TlsSettings, WORKER_COUNT_DEFAULT,
     WORKER_COUNT_MAX,
 };
 pub use connect::ServerInfo;

@@ -12,6 +12,7 @@ use mysql_async::Conn;
 use crate::connect::{Connector, ServerInfo};
 use crate::error::Result;
 use crate::metrics::MysqlMetrics;
+use crate::progress;
 use crate::session::{self, Slot};
 
 /// An open connection.
@@ -30,7 +31,12 @@ impl Link {
     /// sets it up for rows.
     pub(crate) async fn open(connector: &Connector, slot: Slot, metrics: &Arc<MysqlMetrics>) -> Result<Self> {
         let (mut conn, info) = connector.connect().await?;
-        session::take_slot(&mut conn, &connector.config().changefeed, slot).await?;
+        let config = connector.config();
+        // Before, so that a successor's session is not ended; behind, since it may have
+        // begun meanwhile.
+        progress::check_run(&mut conn, config).await?;
+        session::take_slot(&mut conn, &config.changefeed, slot).await?;
+        progress::check_run(&mut conn, config).await?;
         session::set_up(&mut conn, &info).await?;
         metrics.connections(1.0);
         Ok(Self {

@@ -2,7 +2,7 @@
 //!
 //! | table | a row says |
 //! |---|---|
-//! | `changefeeds` | which history the changefeed's order keys belong to, and how many sessions it had |
+//! | `changefeeds` | which history the changefeed's order keys belong to, how many sessions it had, and which process writes |
 //! | `progress` | a table's rows up to and including `order_key` are there and must not be written again; with an empty table name, those of all tables of a schema |
 //! | `ddl_begun` | a DDL was about to run; what its tables looked like before. Noted together with their progress up to it |
 //!
@@ -35,6 +35,7 @@ const CREATE: [&str; 4] = [
         lineage CHAR(32) NOT NULL,
         slots INT UNSIGNED NOT NULL,
         layout INT UNSIGNED NOT NULL,
+        run CHAR(32) NOT NULL DEFAULT '',
         updated TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP
     ) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
     "CREATE TABLE IF NOT EXISTS weir.progress (
@@ -161,7 +162,7 @@ pub(crate) async fn claim(conn: &mut Conn, config: &MysqlSinkConfig, user: &str)
         denied(&error, user).unwrap_or_else(|| own_error("write to the schema `weir`", &error))
     })?;
     let query =
-        format!("SELECT lineage, slots, layout FROM weir.changefeeds WHERE changefeed = {changefeed}");
+        format!("SELECT lineage, slots, layout, run FROM weir.changefeeds WHERE changefeed = {changefeed}");
     let row: Option<Row> = short("read `weir.changefeeds`", conn.query_first(query)).await?;
     let damaged = |reason: &str| MysqlSinkError::Progress {
         table: "changefeeds",
@@ -179,7 +180,46 @@ pub(crate) async fn claim(conn: &mut Conn, config: &MysqlSinkConfig, user: &str)
     if value::<u32>(&row, 2) != Some(LAYOUT_VERSION) {
         return Err(damaged("it was written by another version of Weir"));
     }
-    value::<usize>(&row, 1).ok_or_else(|| damaged("`slots` is no number"))
+    let slots = value::<usize>(&row, 1).ok_or_else(|| damaged("`slots` is no number"))?;
+    let run = &config.run;
+    if !run.has_claimed() {
+        let update = format!(
+            "UPDATE weir.changefeeds SET run = '{}' WHERE changefeed = {changefeed}",
+            run.id()
+        );
+        short("write `weir.changefeeds`", conn.query_drop(update)).await?;
+        run.set_claimed();
+    } else if text(&row, 3) != run.id() {
+        return Err(superseded(config));
+    }
+    Ok(slots)
+}
+
+fn superseded(config: &MysqlSinkConfig) -> MysqlSinkError {
+    MysqlSinkError::Superseded {
+        changefeed: config.changefeed.to_string(),
+    }
+}
+
+/// Checks that no other process has begun to write for the changefeed.
+///
+/// # Errors
+/// Another one has; it cannot be read.
+pub(crate) async fn check_run(conn: &mut Conn, config: &MysqlSinkConfig) -> Result<()> {
+    let query = format!(
+        "SELECT run FROM weir.changefeeds WHERE changefeed = {}",
+        literal(&config.changefeed.0)
+    );
+    let row: Option<Row> = short("read `weir.changefeeds`", conn.query_first(query)).await?;
+    let row = row.ok_or_else(|| MysqlSinkError::Progress {
+        table: "changefeeds",
+        reason: "the row of the changefeed is gone".to_owned(),
+    })?;
+    if text(&row, 0) == config.run.id() {
+        Ok(())
+    } else {
+        Err(superseded(config))
+    }
 }
 
 /// The history that the changefeed's progress belongs to; none if there is no progress.
