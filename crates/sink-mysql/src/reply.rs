@@ -195,7 +195,15 @@ const TLS_REFUSALS: [&str; 6] = [
 /// Whether both ends agree that they do not fit. Any other end of a handshake says nothing of TLS: the connection was
 /// cut, or the server, which goes down or got half a message, answered in plain text.
 fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
-    let text = error.to_string().to_lowercase();
+    is_refusal(&error.to_string())
+}
+
+fn is_refusal(text: &str) -> bool {
+    // The library adds in parentheses what it thinks of the certificate, to any error and also where nobody asked.
+    let text = text.strip_suffix(')').map_or(text, |rest| {
+        rest.rsplit_once(" (").map_or(text, |(before, _)| before)
+    });
+    let text = text.to_lowercase();
     TLS_REFUSALS.iter().any(|refusal| text.contains(refusal))
 }
 
@@ -374,5 +382,25 @@ mod tests {
         assert!(matches!(verdict(1062), Verdict::Definite(Problem::Duplicate, _)));
         let gone = Error::Driver(DriverError::ConnectionClosed);
         assert_eq!(judge(&gone), Verdict::Retry(Retry::Lost));
+    }
+}
+
+#[cfg(test)]
+mod refusal_tests {
+    use super::is_refusal;
+
+    #[test]
+    fn a_cut_handshake_is_no_refusal_whatever_the_certificate() {
+        assert!(!is_refusal("unexpected EOF (self-signed certificate)"));
+        assert!(!is_refusal(
+            "Connection reset by peer (os error 104) (certificate has expired)"
+        ));
+        assert!(is_refusal(
+            "error:0A000086:SSL routines:tls_post_process_server_certificate:certificate verify failed:statem_clnt.c:2: \
+             (self-signed certificate in certificate chain)"
+        ));
+        assert!(is_refusal(
+            "error:0A00045C:SSL routines:ssl3_read_bytes:tlsv13 alert certificate required"
+        ));
     }
 }
