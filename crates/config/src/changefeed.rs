@@ -8,11 +8,11 @@ use std::sync::Arc;
 use serde::de;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use weir_filter::{NameCase, RouteRule, Router, TableFilter};
-use weir_types::ChangefeedId;
+use weir_types::{ChangefeedId, Secret, TlsOptions};
 
 use crate::error;
 use crate::memory::MemoryPlan;
-use crate::mysql::{PasswordKeys, Secret, Tls, derived_server_id};
+use crate::mysql::{PasswordKeys, derived_server_id};
 use crate::start::Start;
 use crate::units::{ByteSize, HumanDuration, UtcOffset};
 use crate::uri::{SinkUri, SourceUri};
@@ -122,7 +122,7 @@ pub struct Source {
     pub follow: Follow,
     /// Encryption of the connection to a server.
     #[serde(default)]
-    pub tls: Tls,
+    pub tls: TlsOptions,
 }
 
 /// `[source.follow]`.
@@ -180,7 +180,7 @@ pub struct Sink {
     pub mysql: MysqlSink,
     /// Encryption of the connections to a server.
     #[serde(default)]
-    pub tls: Tls,
+    pub tls: TlsOptions,
 }
 
 /// `[sink.mysql]`.

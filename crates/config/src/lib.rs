@@ -26,9 +26,7 @@ pub use changefeed::{
 pub use error::{ConfigError, Place, Result};
 pub use keys::KEYS;
 pub use memory::{MEMORY_QUOTA_MIN, MemoryPlan};
-pub use mysql::{
-    MYSQL_PORT_DEFAULT, MysqlAddress, SERVER_ID_DERIVED_MIN, Secret, Tls, TlsMode, derived_server_id,
-};
+pub use mysql::{MYSQL_PORT_DEFAULT, MysqlAddress, SERVER_ID_DERIVED_MIN, derived_server_id};
 pub use start::{Start, Until};
 pub use timestamp::{format_rfc3339, parse_rfc3339};
 pub use units::{ByteSize, HumanDuration, UtcOffset};

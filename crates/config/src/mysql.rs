@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use serde::{Deserialize, Serialize};
-use weir_types::ChangefeedId;
+use weir_types::endpoint::MASK;
+use weir_types::{ChangefeedId, Secret};
 
 use crate::error::{ConfigError, Result};
 
@@ -15,43 +15,12 @@ pub const MYSQL_PORT_DEFAULT: u16 = 3306;
 /// Least server id that is derived from a changefeed's id: people give small numbers.
 pub const SERVER_ID_DERIVED_MIN: u32 = 1 << 31;
 
-/// What shows instead of a password.
-const MASK: &str = "***";
-
 /// What stands in a user or host of a URI as it is.
 const NAME_ESCAPES: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
     .remove(b'.')
     .remove(b'~');
-
-/// A text that is shown nowhere: every form of output has `***` in its place.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Takes a text.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// The text itself, for the login only.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(MASK)
-    }
-}
-
-impl fmt::Display for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(MASK)
-    }
-}
 
 /// A server: `mysql://user[:password]@host[:port]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,7 +124,7 @@ impl MysqlAddress {
             .rsplit_once('@')
             .ok_or("it names no user: `mysql://user@host:port`")?;
         let (user, password) = match login.split_once(':') {
-            Some((user, password)) => (user, Some(Secret(decoded("password", password)?))),
+            Some((user, password)) => (user, Some(Secret::new(decoded("password", password)?))),
             None => (login, None),
         };
         if user.is_empty() {
@@ -169,40 +138,6 @@ impl MysqlAddress {
             port,
         })
     }
-}
-
-/// How a connection is encrypted, as the `--ssl-mode` of MySQL's own clients.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TlsMode {
-    /// Never.
-    Disabled,
-    /// Where the server offers it; no certificate is checked.
-    #[default]
-    Preferred,
-    /// Always; no certificate is checked.
-    Required,
-    /// Always, and the server's certificate is signed by a known authority.
-    VerifyCa,
-    /// As `verify-ca`, and it is made out to the host of the URI.
-    VerifyIdentity,
-}
-
-/// `[source.tls]` and `[sink.tls]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Tls {
-    /// Whether and how.
-    pub mode: TlsMode,
-    /// File with the certificates of the authorities, PEM.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ca: Option<PathBuf>,
-    /// File with our own certificate, PEM.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cert: Option<PathBuf>,
-    /// File with the key of our own certificate, PEM.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<PathBuf>,
 }
 
 /// Where the password of one end comes from.
@@ -258,7 +193,7 @@ impl PasswordKeys<'_> {
         };
         if let Some(name) = self.env {
             return match std::env::var(name) {
-                Ok(text) => Ok(Some(Secret(text))),
+                Ok(text) => Ok(Some(Secret::new(text))),
                 Err(std::env::VarError::NotPresent) => Err(failed(
                     "password-env",
                     format!("the environment variable `{name}` is not set"),
@@ -279,7 +214,7 @@ impl PasswordKeys<'_> {
             // Editors end a file with a line end; passwords do not.
             let line = text.strip_suffix('\n').unwrap_or(&text);
             let line = line.strip_suffix('\r').unwrap_or(line);
-            return Ok(Some(Secret(line.to_owned())));
+            return Ok(Some(Secret::new(line)));
         }
         Ok(self.address.and_then(|address| address.password.clone()))
     }

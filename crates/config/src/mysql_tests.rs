@@ -3,6 +3,7 @@
 use std::fs;
 
 use proptest::prelude::*;
+use weir_types::{Secret, TlsMode};
 
 use crate::tests::{FULL_MYSQL, refused};
 use crate::*;

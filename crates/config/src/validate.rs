@@ -4,7 +4,6 @@ use weir_filter::{Router, TableFilter};
 
 use crate::changefeed::Changefeed;
 use crate::memory::MEMORY_QUOTA_MIN;
-use crate::mysql::Tls;
 use crate::units::{ByteSize, HumanDuration};
 
 /// Longest changefeed id in characters: it is part of names of folders, locks and
@@ -66,7 +65,7 @@ fn at_least<T: PartialOrd + std::fmt::Display>(path: &str, value: T, least: T) -
 }
 
 /// A certificate is of no use without its key, nor the other way round.
-fn validate_tls(end: &str, tls: &Tls) -> Result<(), Finding> {
+fn validate_tls(end: &str, tls: &weir_types::TlsOptions) -> Result<(), Finding> {
     let (given, missing) = match (&tls.cert, &tls.key) {
         (Some(_), None) => ("cert", "key"),
         (None, Some(_)) => ("key", "cert"),

@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use weir_config::{Changefeed, ConfigError, MysqlAddress, Secret, Tls, TlsMode, Until};
+use weir_config::{Changefeed, ConfigError, MysqlAddress, Until};
 use weir_filter::{Router, TableFilter};
 use weir_source::server::{ServerOptions, identify};
-use weir_types::{ErrorReport, SourcePosition, TableName};
-use weir_wire::{Connection, Endpoint, TlsOptions, WireError};
+use weir_types::{ErrorReport, Secret, SourcePosition, TableName, TlsOptions};
+use weir_wire::{Connection, Endpoint, WireError};
 
 use crate::error::ServerError;
 use crate::translate::{start_at, stop_at};
@@ -31,33 +31,18 @@ pub struct Ends {
     sink_run: Arc<weir_sink_mysql::Run>,
 }
 
-const fn tls_mode(mode: TlsMode) -> weir_wire::TlsMode {
-    match mode {
-        TlsMode::Disabled => weir_wire::TlsMode::Disabled,
-        TlsMode::Preferred => weir_wire::TlsMode::Preferred,
-        TlsMode::Required => weir_wire::TlsMode::Required,
-        TlsMode::VerifyCa => weir_wire::TlsMode::VerifyCa,
-        TlsMode::VerifyIdentity => weir_wire::TlsMode::VerifyIdentity,
-    }
-}
-
 fn endpoint(
     address: &MysqlAddress,
     password: Option<&Secret>,
-    tls: &Tls,
+    tls: &TlsOptions,
     connect_timeout: Duration,
 ) -> Endpoint {
     Endpoint {
         host: address.host.clone(),
         port: address.port,
         user: address.user.clone(),
-        password: password.map(|secret| weir_wire::Secret::new(secret.expose().to_owned())),
-        tls: TlsOptions {
-            mode: tls_mode(tls.mode),
-            ca: tls.ca.clone(),
-            cert: tls.cert.clone(),
-            key: tls.key.clone(),
-        },
+        password: password.cloned(),
+        tls: tls.clone(),
         connect_timeout,
         read_timeout: READ_TIMEOUT,
     }
@@ -283,12 +268,12 @@ mode = "disabled"
             (source.user.as_str(), password(&source)),
             ("repl", "one".to_owned())
         );
-        assert_eq!(source.tls.mode, weir_wire::TlsMode::VerifyCa);
+        assert_eq!(source.tls.mode, weir_types::TlsMode::VerifyCa);
         assert_eq!(source.tls.ca.as_deref(), Some("/ca.pem".as_ref()));
         assert_eq!(source.connect_timeout, ATTEMPT_MAX);
         assert_eq!((sink.host.as_str(), sink.port), ("db", 3306));
         assert_eq!((sink.user.as_str(), password(&sink)), ("app", "two".to_owned()));
-        assert_eq!(sink.tls.mode, weir_wire::TlsMode::Disabled);
+        assert_eq!(sink.tls.mode, weir_types::TlsMode::Disabled);
 
         let address = changefeed.source.uri.mysql().unwrap();
         let options = ends.server_options(&changefeed, address, Some(&Until::CaughtUp), None);

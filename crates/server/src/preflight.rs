@@ -38,21 +38,10 @@ pub struct Check {
 }
 
 impl Check {
-    /// A check of the source.
-    pub fn of_source(found: weir_source::preflight::Check) -> Self {
+    /// What was found at an end: `source` or `sink`.
+    pub fn at(end: &'static str, found: weir_types::Check) -> Self {
         Self {
-            end: "source",
-            name: found.name.to_owned(),
-            setting: found.setting.to_owned(),
-            expected: found.expected,
-            actual: found.actual,
-            ok: found.ok,
-        }
-    }
-
-    fn of_sink(found: weir_sink_mysql::Check) -> Self {
-        Self {
-            end: "sink",
+            end,
             name: found.name.to_owned(),
             setting: found.setting.to_owned(),
             expected: found.expected,
@@ -99,7 +88,10 @@ fn source(ends: &Ends, changefeed: &Changefeed) -> Vec<Check> {
     };
     let options = ends.server_options(changefeed, address, None, None);
     let found = server_preflight(&options);
-    let mut checks: Vec<Check> = found.into_iter().map(Check::of_source).collect();
+    let mut checks: Vec<Check> = found
+        .into_iter()
+        .map(|found| Check::at("source", found))
+        .collect();
     checks.push(not_copied(changefeed.start()));
     checks
 }
@@ -125,7 +117,7 @@ fn sink(ends: &Ends, changefeed: &Changefeed, data_dir: &Path) -> Vec<Check> {
     let (router, lineage) = (Arc::new(router), lineage.unwrap_or(none));
     let config = mysql_config(changefeed, address, ends, &router, lineage, OrderKey::MIN);
     let found = weir_sink_mysql::preflight(config, &schemas);
-    let mut checks: Vec<Check> = found.into_iter().map(Check::of_sink).collect();
+    let mut checks: Vec<Check> = found.into_iter().map(|found| Check::at("sink", found)).collect();
     if lineage == none && !tables.is_empty() {
         let targets: Vec<TableName> = tables.iter().map(|table| router.route(table)).collect();
         checks.push(targets_exist(ends, changefeed, &targets));

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_config::{Changefeed, EnumAs, MysqlAddress, SinkUri, TlsMode, UtcOffset};
+use weir_config::{Changefeed, EnumAs, MysqlAddress, SinkUri, UtcOffset};
 use weir_event_store::Recovered;
 use weir_filter::Router;
 use weir_sink::{BlackholeConfig, FileConfig, PreparedSink, SinkConfig};
-use weir_sink_mysql::{MysqlSinkConfig, Password, Prepared, TlsSettings};
+use weir_sink_mysql::{MysqlSinkConfig, Prepared};
 use weir_types::{ErrorReport, LineageId, OrderKey, TableName};
 
 use crate::blueprint::Blueprint;
@@ -133,16 +133,10 @@ pub(crate) fn mysql_config(
     lineage: LineageId,
     replay_upto: OrderKey,
 ) -> MysqlSinkConfig {
-    let tls = &changefeed.sink.tls;
     let (host, user) = (address.host.clone(), address.user.clone());
     let mut config = MysqlSinkConfig::new(changefeed.id.clone(), lineage, host, address.port, user);
-    config.password = Password::new(ends.sink_password().map(|secret| secret.expose().to_owned()));
-    config.tls = TlsSettings {
-        mode: tls_mode(tls.mode),
-        ca: tls.ca.clone(),
-        cert: tls.cert.clone(),
-        key: tls.key.clone(),
-    };
+    config.password = ends.sink_password().cloned();
+    config.tls.clone_from(&changefeed.sink.tls);
     config.worker_count = usize::from(changefeed.sink.mysql.worker_count);
     config.router = Arc::clone(router);
     // The changefeed file was checked: its rules compile.
@@ -151,16 +145,6 @@ pub(crate) fn mysql_config(
     config.run = ends.sink_run();
     config.connect_timeout = ends.connect_timeout();
     config
-}
-
-const fn tls_mode(mode: TlsMode) -> weir_sink_mysql::TlsMode {
-    match mode {
-        TlsMode::Disabled => weir_sink_mysql::TlsMode::Disabled,
-        TlsMode::Preferred => weir_sink_mysql::TlsMode::Preferred,
-        TlsMode::Required => weir_sink_mysql::TlsMode::Required,
-        TlsMode::VerifyCa => weir_sink_mysql::TlsMode::VerifyCa,
-        TlsMode::VerifyIdentity => weir_sink_mysql::TlsMode::VerifyIdentity,
-    }
 }
 
 /// The codec prints whole minutes; the configuration accepts nothing finer.

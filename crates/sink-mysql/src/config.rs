@@ -1,14 +1,12 @@
 //! Settings of the sink.
 
-use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use weir_filter::{NameCase, Router, TableFilter, is_system_schema};
-use weir_types::{ChangefeedId, LineageId, OrderKey, TableName};
+use weir_types::{ChangefeedId, LineageId, OrderKey, Secret, TableName, TlsOptions};
 
 /// Connections that write rows, unless configured otherwise.
 pub const WORKER_COUNT_DEFAULT: usize = 16;
@@ -16,56 +14,6 @@ pub const WORKER_COUNT_DEFAULT: usize = 16;
 pub const WORKER_COUNT_MAX: usize = 256;
 /// Longest time that one attempt to connect may take, unless configured otherwise.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
-
-/// A password that never shows.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Password(Option<String>);
-
-impl Password {
-    /// Keeps a password; none for a login without one.
-    pub const fn new(password: Option<String>) -> Self {
-        Self(password)
-    }
-
-    pub(crate) const fn reveal(&self) -> Option<&String> {
-        self.0.as_ref()
-    }
-}
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "***" } else { "none" })
-    }
-}
-
-/// Whether and how the connections are encrypted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TlsMode {
-    /// Never.
-    Disabled,
-    /// If the server offers it; its certificate is not checked.
-    #[default]
-    Preferred,
-    /// Always; the server's certificate is not checked.
-    Required,
-    /// Always; the certificate must be signed by a known authority.
-    VerifyCa,
-    /// Always; the certificate must also name the host.
-    VerifyIdentity,
-}
-
-/// Encryption of the connections. Files are PEM.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TlsSettings {
-    /// Whether and how.
-    pub mode: TlsMode,
-    /// Certificates of authorities; none for those of the system.
-    pub ca: Option<PathBuf>,
-    /// Certificate of the client.
-    pub cert: Option<PathBuf>,
-    /// Its private key.
-    pub key: Option<PathBuf>,
-}
 
 /// One life of Weir's process. The target keeps whose turn it is: a process that was
 /// stopped, or cut off, and succeeded by another one must not write when it wakes up.
@@ -115,10 +63,10 @@ pub struct MysqlSinkConfig {
     pub port: u16,
     /// User.
     pub user: String,
-    /// Password.
-    pub password: Password,
+    /// Password; none for a login without one.
+    pub password: Option<Secret>,
     /// Encryption.
-    pub tls: TlsSettings,
+    pub tls: TlsOptions,
     /// Connections that write rows; one more runs DDL.
     pub worker_count: usize,
     /// Names at the target.
@@ -143,8 +91,8 @@ impl MysqlSinkConfig {
             host,
             port,
             user,
-            password: Password::default(),
-            tls: TlsSettings::default(),
+            password: None,
+            tls: TlsOptions::default(),
             worker_count: WORKER_COUNT_DEFAULT,
             router: Arc::new(Router::identity(NameCase::Sensitive)),
             filter: None,

@@ -8,9 +8,9 @@ use mysql_async::{ClientIdentity, Conn, DriverError, Error, Opts, OptsBuilder, R
 use openssl::pkcs12::Pkcs12;
 use openssl::pkey::PKey;
 use openssl::x509::X509;
-use weir_types::Flavor;
+use weir_types::{Flavor, TlsMode};
 
-use crate::config::{MysqlSinkConfig, TlsMode};
+use crate::config::MysqlSinkConfig;
 use crate::error::{MysqlSinkError, Result};
 use crate::reply::{Retry, Verdict, judge};
 
@@ -66,7 +66,7 @@ impl Connector {
                 .ip_or_hostname(config.host.clone())
                 .tcp_port(config.port)
                 .user(Some(config.user.clone()))
-                .pass(config.password.reveal().cloned())
+                .pass(config.password.as_ref().map(weir_types::Secret::expose))
                 .prefer_socket(false)
                 .tcp_nodelay(true)
                 .tcp_keepalive(Some(KEEPALIVE))

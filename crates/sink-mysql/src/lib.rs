@@ -38,13 +38,10 @@ mod sql;
 mod watch;
 mod writer;
 
-pub use config::{
-    CONNECT_TIMEOUT_DEFAULT, MysqlSinkConfig, Password, Run, TlsMode, TlsSettings, WORKER_COUNT_DEFAULT,
-    WORKER_COUNT_MAX,
-};
+pub use config::{CONNECT_TIMEOUT_DEFAULT, MysqlSinkConfig, Run, WORKER_COUNT_DEFAULT, WORKER_COUNT_MAX};
 pub use connect::ServerInfo;
 pub use error::{MysqlSinkError, Result};
-pub use preflight::{Check, preflight};
+pub use preflight::preflight;
 pub use prepared::Prepared;
 pub use progress::SCHEMA;
 pub use reply::{Problem, Retry, ServerReply};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Row};
-use weir_types::{ErrorReport, TableName};
+use weir_types::{Check, ErrorReport, TableName};
 
 use crate::backend::Engine;
 use crate::catalogue::{self, is_mysql};
@@ -28,39 +28,8 @@ const PRIVILEGES: [&str; 9] = [
     "REFERENCES",
 ];
 
-/// One requirement and whether it is met.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
-    /// What is checked, for people.
-    pub name: &'static str,
-    /// Setting of the target or key of the changefeed file.
-    pub setting: &'static str,
-    /// What it must be.
-    pub expected: String,
-    /// What it is.
-    pub actual: String,
-    /// Whether that will do.
-    pub ok: bool,
-}
-
-fn check(
-    name: &'static str,
-    setting: &'static str,
-    expected: impl Into<String>,
-    actual: impl Into<String>,
-    ok: bool,
-) -> Check {
-    Check {
-        name,
-        setting,
-        expected: expected.into(),
-        actual: actual.into(),
-        ok,
-    }
-}
-
 fn failed(name: &'static str, setting: &'static str, expected: &str, error: &MysqlSinkError) -> Check {
-    check(name, setting, expected, ErrorReport::new(error).message, false)
+    Check::new(name, setting, expected, ErrorReport::new(error).message, false)
 }
 
 /// Checks the target. `schemas`: target schemas that are known to get rows; may be empty.
@@ -79,7 +48,7 @@ pub fn preflight(config: MysqlSinkConfig, schemas: &[String]) -> Vec<Check> {
 
 async fn checks(connector: &Connector, schemas: &[String]) -> Result<Vec<Check>> {
     let (mut conn, info) = connector.connect().await?;
-    let mut checks = vec![check(
+    let mut checks = vec![Check::new(
         "target reachable",
         "sink.uri",
         "a connection",
@@ -91,14 +60,14 @@ async fn checks(connector: &Connector, schemas: &[String]) -> Result<Vec<Check>>
         true,
     )];
     checks.push(version(&info));
-    checks.push(check(
+    checks.push(Check::new(
         "target takes writes",
         "read_only",
         "OFF",
         if info.read_only { "ON" } else { "OFF" },
         !info.read_only,
     ));
-    checks.push(check(
+    checks.push(Check::new(
         "large rows fit",
         "max_allowed_packet",
         format!("at least {PACKET_WANTED}"),
@@ -118,7 +87,7 @@ fn version(info: &ServerInfo) -> Check {
     } else {
         ("10.5 or later", info.numbers >= (10, 5, 0))
     };
-    check(
+    Check::new(
         "version of the target",
         "version",
         expected,
@@ -138,7 +107,7 @@ async fn own_schema(conn: &mut Conn, config: &MysqlSinkConfig, info: &ServerInfo
         .filter(|privilege| !covers(privilege))
         .collect();
     if !missing.is_empty() {
-        return Ok(check(
+        return Ok(Check::new(
             name,
             "GRANT",
             progress::grant(&info.account),
@@ -149,8 +118,8 @@ async fn own_schema(conn: &mut Conn, config: &MysqlSinkConfig, info: &ServerInfo
     let expected = "none, or of the store in the data folder";
     let ours = config.lineage.to_string();
     Ok(match progress::owner(conn, config).await {
-        Ok(None) => check(name, "weir.changefeeds", expected, "none", true),
-        Ok(Some(lineage)) => check(
+        Ok(None) => Check::new(name, "weir.changefeeds", expected, "none", true),
+        Ok(Some(lineage)) => Check::new(
             name,
             "weir.changefeeds",
             expected,
@@ -177,7 +146,7 @@ async fn process(conn: &mut Conn, info: &ServerInfo) -> Check {
         format!("GRANT PROCESS ON *.* TO {}", info.account),
     );
     match short("read the ids of InnoDB tables", conn.query_drop(query)).await {
-        Ok(()) => check(name, setting, expected, "granted", true),
+        Ok(()) => Check::new(name, setting, expected, "granted", true),
         Err(error) => failed(name, setting, &expected, &error),
     }
 }
@@ -252,7 +221,7 @@ async fn privileges(conn: &mut Conn, schemas: &[String]) -> Result<Vec<Check>> {
         } else {
             format!("no {} on `{schema}`", missing.join(", "))
         };
-        checks.push(check(
+        checks.push(Check::new(
             "privileges on the target schema",
             "GRANT",
             format!("{} on `{schema}`", PRIVILEGES.join(", ")),
@@ -274,14 +243,14 @@ async fn surroundings(conn: &mut Conn, schemas: &[String]) -> Result<Vec<Check>>
         None => "none".to_owned(),
     };
     Ok(vec![
-        check(
+        Check::new(
             "tables tied by foreign keys (each group is written serially)",
             "FOREIGN KEY",
             "any",
             named(tied.len(), tied.first().copied()),
             true,
         ),
-        check(
+        Check::new(
             "tables with triggers (they run for replicated rows too)",
             "TRIGGER",
             "none",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_binlog::error::BinlogError;
 use weir_filter::TableFilter;
-use weir_types::AttemptId;
+use weir_types::{AttemptId, Check};
 
 use crate::assembler::AssemblerOptions;
 use crate::error::SourceError;
@@ -16,37 +16,6 @@ pub const SAMPLE_BYTES: u64 = 32 << 20;
 /// Memory for the sample's transactions.
 const SAMPLE_BUFFER_BYTES: usize = 4 << 20;
 
-/// One requirement and whether it is met.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
-    /// What is checked, for people.
-    pub name: &'static str,
-    /// Setting of the source or key of the changefeed file.
-    pub setting: &'static str,
-    /// What it must be.
-    pub expected: String,
-    /// What it is.
-    pub actual: String,
-    /// Whether that will do.
-    pub ok: bool,
-}
-
-pub(crate) fn check(
-    name: &'static str,
-    setting: &'static str,
-    expected: &str,
-    actual: String,
-    ok: bool,
-) -> Check {
-    Check {
-        name,
-        setting,
-        expected: expected.to_owned(),
-        actual,
-        ok,
-    }
-}
-
 fn message(error: &SourceError) -> String {
     weir_types::ErrorReport::new(error).message
 }
@@ -57,7 +26,7 @@ pub fn preflight(options: &FilesOptions, filter: &Arc<TableFilter>) -> Vec<Check
     let index = match options.list() {
         Ok(index) => index,
         Err(error) => {
-            return vec![check(
+            return vec![Check::new(
                 "binlog files",
                 "source.uri",
                 expected,
@@ -67,7 +36,7 @@ pub fn preflight(options: &FilesOptions, filter: &Arc<TableFilter>) -> Vec<Check
         }
     };
     let files = format!("{} files", index.names().len());
-    let mut checks = vec![check("binlog files", "source.uri", expected, files, true)];
+    let mut checks = vec![Check::new("binlog files", "source.uri", expected, files, true)];
     let sample = FilesOptions {
         stop: Some(StopAt::CaughtUp),
         // The end of the source has no events to look at.
@@ -90,10 +59,16 @@ pub fn preflight(options: &FilesOptions, filter: &Arc<TableFilter>) -> Vec<Check
         Ok(mut reader) => {
             let place = reader.position();
             let actual = format!("{}:{}", place.file, place.offset);
-            checks.push(check("start", "source.start", expected, actual, true));
+            checks.push(Check::new("start", "source.start", expected, actual, true));
             checks.extend(events(&mut reader));
         }
-        Err(error) => checks.push(check("start", "source.start", expected, message(&error), false)),
+        Err(error) => checks.push(Check::new(
+            "start",
+            "source.start",
+            expected,
+            message(&error),
+            false,
+        )),
     }
     checks
 }
@@ -133,7 +108,7 @@ fn events(reader: &mut FilesReader) -> Vec<Check> {
         .map(message);
     let row = |name, setting, expected: &str, found: Option<String>, fine: &str| {
         let ok = found.is_none();
-        check(
+        Check::new(
             name,
             setting,
             expected,

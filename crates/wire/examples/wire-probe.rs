@@ -13,7 +13,8 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use weir_types::{ErrorReport, GtidSet};
-use weir_wire::{Connection, DumpRequest, Endpoint, Secret, TlsMode, TlsOptions, WireError};
+use weir_types::{Secret, TlsMode, TlsOptions};
+use weir_wire::{Connection, DumpRequest, Endpoint, WireError};
 
 /// Largest event that a dump takes.
 const EVENT_BYTES_MAX: u64 = 1 << 30;

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use weir_types::TlsMode;
+
 use crate::auth::Login;
 use crate::capability as cap;
 use crate::dump::{DumpRequest, DumpStream};
-use crate::endpoint::{Endpoint, ServerInfo, TlsMode};
+use crate::endpoint::{Endpoint, ServerInfo};
 use crate::error::WireError;
 use crate::frame::{ERROR_BYTE, Framed};
 use crate::handshake::{Greeting, login_request, tls_request};

@@ -5,10 +5,11 @@ use std::net::{TcpListener, TcpStream};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use weir_types::{Secret, TlsMode, TlsOptions};
+
 use crate::capability as cap;
 use crate::cursor::{put_lenenc, put_lenenc_bytes};
-use crate::endpoint::{Endpoint, TlsMode, TlsOptions};
-use crate::secret::Secret;
+use crate::endpoint::Endpoint;
 
 pub(crate) const USER: &str = "repl";
 pub(crate) const PASSWORD: &str = "pässword";

@@ -17,7 +17,6 @@ mod error;
 mod frame;
 mod handshake;
 mod result;
-mod secret;
 mod socket;
 mod tls;
 
@@ -28,8 +27,7 @@ mod tests;
 
 pub use connection::Connection;
 pub use dump::{DumpRequest, DumpStream, EventBuf};
-pub use endpoint::{Endpoint, ServerInfo, TlsMode, TlsOptions};
+pub use endpoint::{Endpoint, ServerInfo};
 pub use error::{ServerError, WireError};
 pub use result::Rows;
-pub use secret::Secret;
 pub use socket::Closer;

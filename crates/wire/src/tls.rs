@@ -12,8 +12,9 @@ use openssl::ssl::{
 };
 use openssl::x509::store::X509StoreBuilder;
 use openssl::x509::{X509, X509VerifyResult};
+use weir_types::{TlsMode, TlsOptions};
 
-use crate::endpoint::{Endpoint, TlsMode, TlsOptions};
+use crate::endpoint::Endpoint;
 use crate::error::WireError;
 use crate::socket::Socket;
 

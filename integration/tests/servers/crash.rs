@@ -139,7 +139,7 @@ fn a_stopped_process_that_wakes_up_writes_nothing() {
     // The data folder of the old process is locked by it: the successor has a copy.
     old.signal("STOP").unwrap();
     let second = pair.feed("").unwrap();
-    copy(&feed.data, &second.data);
+    weir_test_servers::copy_folder(&feed.data, &second.data).unwrap();
     let running = second.start(&[]).unwrap();
     std::thread::sleep(Duration::from_secs(4));
     load.stop().unwrap();
@@ -162,17 +162,4 @@ fn a_stopped_process_that_wakes_up_writes_nothing() {
         ))
         .unwrap();
     assert_eq!(marked, 1, "the old process wrote over the row");
-}
-
-fn copy(from: &std::path::Path, to: &std::path::Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).unwrap();
-        }
-    }
 }

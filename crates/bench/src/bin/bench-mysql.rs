@@ -18,7 +18,8 @@ use serde_json::Value;
 use weir_bench::oltp::{self, BULK_ROWS, CHANGES_PER_TXN, TABLES, scalar};
 use weir_bench::process::children_cpu_seconds;
 use weir_bench::{Report, Side, measure};
-use weir_wire::{Connection, Endpoint, TlsMode, TlsOptions};
+use weir_types::{TlsMode, TlsOptions};
+use weir_wire::{Connection, Endpoint};
 
 /// Database of the load, and of the copy that targets are set back from.
 const SCHEMA: &str = "bench";

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_types::{ErrorReport, Flavor, SourcePosition};
+use weir_types::{Check, ErrorReport, Flavor, SourcePosition};
 
 use super::ServerOptions;
 use super::alias::Listed;
@@ -12,7 +12,6 @@ use super::plan::{Here, plan};
 use super::session::Session;
 use super::start::{first_place, resolve_start};
 use crate::error::{Result, SourceError};
-use crate::preflight::{Check, check};
 
 /// Shortest time that binlogs should be kept, seconds: an outage of Weir must not outlast
 /// them.
@@ -33,7 +32,7 @@ pub fn server_preflight(options: &ServerOptions) -> Vec<Check> {
     let (mut session, facts) = match begun {
         Ok(begun) => begun,
         Err(error) => {
-            return vec![check(
+            return vec![Check::new(
                 "connection",
                 "source.uri",
                 expected,
@@ -48,7 +47,7 @@ pub fn server_preflight(options: &ServerOptions) -> Vec<Check> {
         "not encrypted"
     };
     let actual = format!("version {}, {encrypted}", facts.version);
-    let mut checks = vec![check("connection", "source.uri", expected, actual, true)];
+    let mut checks = vec![Check::new("connection", "source.uri", expected, actual, true)];
     checks.extend(settings(&facts));
     let listed = session.listed(&facts, options);
     checks.push(server_id(options, &facts, listed));
@@ -61,7 +60,7 @@ pub fn server_preflight(options: &ServerOptions) -> Vec<Check> {
 
 fn settings(facts: &Facts) -> Vec<Check> {
     let expected = "MySQL 8.0 or MariaDB 10.5, or later";
-    let mut checks = vec![check(
+    let mut checks = vec![Check::new(
         "version",
         "version",
         expected,
@@ -70,9 +69,9 @@ fn settings(facts: &Facts) -> Vec<Check> {
     )];
     let names = ["binary log", "row format", "row image"];
     for (name, (setting, expected, actual, ok)) in names.into_iter().zip(facts.required()) {
-        checks.push(check(name, setting, expected, actual.to_owned(), ok));
+        checks.push(Check::new(name, setting, expected, actual.to_owned(), ok));
     }
-    checks.push(check(
+    checks.push(Check::new(
         "row metadata",
         "binlog_row_metadata",
         "FULL; otherwise columns are named by the catalogue, which may have changed since",
@@ -83,7 +82,7 @@ fn settings(facts: &Facts) -> Vec<Check> {
         let options = facts.variable("binlog_row_value_options");
         let ok = !options.to_ascii_uppercase().contains("PARTIAL_JSON");
         let expected = "without PARTIAL_JSON";
-        checks.push(check(
+        checks.push(Check::new(
             "whole JSON values",
             "binlog_row_value_options",
             expected,
@@ -92,7 +91,7 @@ fn settings(facts: &Facts) -> Vec<Check> {
         ));
         let mode = facts.variable("gtid_mode").to_owned();
         let expected = "ON; otherwise a place counts at this server only";
-        checks.push(check("resume by GTID", "gtid_mode", expected, mode, true));
+        checks.push(Check::new("resume by GTID", "gtid_mode", expected, mode, true));
     }
     checks.push(retention(facts));
     checks
@@ -109,7 +108,7 @@ fn retention(facts: &Facts) -> Check {
     };
     let ok = seconds <= 0.0 || seconds >= RETENTION_MIN_SECONDS;
     let expected = "0, or a day (86400) at least";
-    check(
+    Check::new(
         "binlog retention",
         "binlog_expire_logs_seconds",
         expected,
@@ -132,7 +131,7 @@ fn server_id(options: &ServerOptions, facts: &Facts, listed: Result<Listed>) -> 
         Err(error) => (message(&error), false),
     };
     let expected = "an id that no other server or replica has";
-    check("server id", "source.server-id", expected, actual, ok)
+    Check::new("server id", "source.server-id", expected, actual, ok)
 }
 
 /// Whether the server sends events from the place where a run would begin.
@@ -146,9 +145,9 @@ fn start(options: &ServerOptions, facts: &Facts) -> Check {
     match begins {
         Ok(place) => {
             let actual = format!("{}:{}", place.file, place.offset);
-            check("start", "source.start", expected, actual, true)
+            Check::new("start", "source.start", expected, actual, true)
         }
-        Err(error) => check("start", "source.start", expected, message(&error), false),
+        Err(error) => Check::new("start", "source.start", expected, message(&error), false),
     }
 }
 

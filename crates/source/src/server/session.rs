@@ -298,7 +298,7 @@ fn settings(options: &ServerOptions, flavor: Flavor, dump: &Dump) -> Vec<String>
 #[cfg(test)]
 pub(crate) mod tests {
     use weir_types::GtidSet;
-    use weir_wire::{TlsMode, TlsOptions};
+    use weir_types::{TlsMode, TlsOptions};
 
     use super::*;
     use crate::server::{HEARTBEAT, StartAt};

@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 
 use proptest::prelude::*;
+use weir_types::TlsMode;
 
 use crate::dump::DumpRequest;
-use crate::endpoint::TlsMode;
 use crate::fake_server::{CAPABILITIES, carried, definition, error, event, greeting, packets, serve};
 use crate::handshake::Greeting;
 use crate::{Connection, WireError};

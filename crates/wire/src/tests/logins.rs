@@ -6,11 +6,10 @@ use openssl::pkey::{Id, PKey};
 use openssl::rsa::{Padding, Rsa};
 use openssl::sha::{Sha1, Sha256, sha1, sha256};
 use openssl::sign::Verifier;
-use weir_types::{Classified, ErrorClass, Flavor};
+use weir_types::{Classified, ErrorClass, Flavor, TlsMode};
 
 use crate::capability as cap;
 use crate::cursor::Cursor;
-use crate::endpoint::TlsMode;
 use crate::error::WireError;
 use crate::fake_server::{CAPABILITIES, LONG, NONCE, PASSWORD, Peer, SHORT, USER, serve};
 use crate::{Connection, Endpoint};
@@ -195,7 +194,7 @@ fn ed25519_signs_with_the_documented_key() {
         peer.ok();
         answer
     });
-    endpoint.password = Some(crate::Secret::new("secret".to_owned()));
+    endpoint.password = Some(weir_types::Secret::new("secret".to_owned()));
     Connection::open(&endpoint).unwrap();
     let key = PKey::public_key_from_raw_bytes(&public, Id::ED25519).unwrap();
     let mut verifier = Verifier::new_without_digest(&key).unwrap();

@@ -14,11 +14,10 @@ use openssl::pkey::{PKey, Private};
 use openssl::ssl::{SslAcceptor, SslMethod, SslStream, SslVerifyMode};
 use openssl::x509::extension::{BasicConstraints, SubjectAlternativeName};
 use openssl::x509::{X509, X509Name};
-use weir_types::{Classified, ErrorClass};
+use weir_types::{Classified, ErrorClass, TlsMode};
 
 use crate::capability as cap;
 use crate::dump::DumpRequest;
-use crate::endpoint::TlsMode;
 use crate::error::WireError;
 use crate::fake_server::{CAPABILITIES, PASSWORD, Peer, carried, event, serve};
 use crate::{Connection, Endpoint};

@@ -25,7 +25,10 @@ pub(super) fn checks(changefeed: &Changefeed) -> Result<Vec<Check>, Failure> {
     let options = weir_server::files_options(changefeed, (dir, index.as_deref()), None, None);
     let found = preflight(&options, &filter);
     let readable = found.iter().all(|c| c.ok);
-    let mut checks: Vec<Check> = found.into_iter().map(Check::of_source).collect();
+    let mut checks: Vec<Check> = found
+        .into_iter()
+        .map(|found| Check::at("source", found))
+        .collect();
     // What cannot be read was reported above, with the reason.
     if readable {
         let mut probe = Probe::default();
