@@ -25,8 +25,8 @@ use crate::factory::FactoryParts;
 use crate::owner::{OwnerEvent, PipelineOwner};
 use crate::translate;
 
-/// How long all actors may take to end.
-pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long all stages may take to end; longer than the sink gives its target.
+const STOP_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The stages of one generation.
 pub(crate) struct Pipeline {
@@ -170,27 +170,35 @@ impl Pipeline {
     }
 
     /// Ends all stages and waits for their exits.
+    ///
+    /// # Errors
+    /// A stage does not end in time: its thread may go on for a while, and is not to be
+    /// trusted.
     pub(crate) async fn stop(mut self) -> Result<(), ErrorReport> {
+        let stopped = tokio::time::timeout(STOP_TIMEOUT, self.stop_all()).await;
+        stopped.map_err(|_| {
+            let stages: Vec<&str> = self.missing.iter().copied().collect();
+            tracing::warn!(?stages, "stages do not end");
+            ErrorReport::new(&ServerError::StopTimeout {
+                seconds: STOP_TIMEOUT.as_secs(),
+            })
+        })
+    }
+
+    async fn stop_all(&mut self) {
         self.stop_source();
         self.stop_store().await;
         post_to(&self.service, StopService);
         post_to(&self.collector, StopCollector);
         let _ended = self.sink.send(StopSink).await;
         post_to(&self.maintainer, StopMaintainer);
-        let all = async {
-            while !self.missing.is_empty() {
-                match self.events.recv().await {
-                    Some(OwnerEvent::Exited(exited)) => self.exited(exited.stage),
-                    Some(_) => {}
-                    None => break,
-                }
+        while !self.missing.is_empty() {
+            match self.events.recv().await {
+                Some(OwnerEvent::Exited(exited)) => self.exited(exited.stage),
+                Some(_) => {}
+                None => break,
             }
-        };
-        tokio::time::timeout(EXIT_TIMEOUT, all).await.map_err(|_| {
-            ErrorReport::new(&ServerError::StopTimeout {
-                seconds: EXIT_TIMEOUT.as_secs(),
-            })
-        })
+        }
     }
 }
 

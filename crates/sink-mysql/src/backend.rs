@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+use tokio::time::Instant;
 use weir_sink::contract::{Backend, SpanWriter, WorkerContext};
 use weir_sink::{Result as SinkResult, SinkCounters, SpanTable};
 use weir_types::{DispatcherId, TableName};
@@ -20,6 +23,9 @@ use crate::writer::MysqlSpan;
 
 /// Threads that move bytes between Weir and the target.
 const IO_THREADS: usize = 2;
+/// How long what the target is at may still take once the sink stops. What is cut off
+/// then is replayed: the next run ends its session first.
+const STOP_GRACE: Duration = Duration::from_secs(10);
 
 /// The threads of the connections.
 pub(crate) struct Engine(Option<Runtime>);
@@ -78,6 +84,8 @@ pub(crate) struct Shared {
     pub(crate) saved: Saved,
     ddl: Vec<Mutex<Option<Link>>>,
     known: Mutex<Known>,
+    /// When the sink began to stop.
+    stopping: watch::Sender<Option<Instant>>,
     /// Last, so that connections are dropped before.
     engine: Engine,
 }
@@ -100,6 +108,7 @@ impl Shared {
             saved,
             ddl: (0..DDL_SLOTS).map(|_| Mutex::new(None)).collect(),
             known: Mutex::default(),
+            stopping: watch::Sender::new(None),
             engine,
         }
     }
@@ -108,13 +117,27 @@ impl Shared {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a future to its end; only on threads of the sink's own.
+    /// Runs a future to its end, or until the sink has been stopping for long; only on
+    /// threads of the sink's own.
     pub(crate) fn block_on<T, E: From<MysqlSinkError>>(
         &self,
         future: impl Future<Output = std::result::Result<T, E>>,
     ) -> std::result::Result<T, E> {
+        let mut stopping = self.stopping.subscribe();
+        let cut = async {
+            let since = stopping.wait_for(Option::is_some).await;
+            let since = since.ok().and_then(|since| *since).unwrap_or_else(Instant::now);
+            tokio::time::sleep_until(since + STOP_GRACE).await;
+        };
+        let bounded = async {
+            tokio::select! {
+                biased;
+                result = future => result,
+                () = cut => Err(MysqlSinkError::Stopping.into()),
+            }
+        };
         self.engine
-            .block_on(future)
+            .block_on(bounded)
             .unwrap_or_else(|| Err(MysqlSinkError::Stopping.into()))
     }
 
@@ -239,6 +262,10 @@ impl Backend for MysqlBackend {
             dispatcher,
             tables,
         )))
+    }
+
+    fn stopping(&self) {
+        self.shared.stopping.send_replace(Some(Instant::now()));
     }
 
     fn commit(&self, _: &mut WorkerContext) -> SinkResult<()> {

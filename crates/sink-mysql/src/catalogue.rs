@@ -1,11 +1,11 @@
 //! Reads tables and foreign keys at the target.
 
-use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Row};
+use mysql_async::Row;
 use weir_types::{Flavor, TableName};
 
+use crate::client::{Client, own};
 use crate::components::ForeignKey;
-use crate::connect::{ServerInfo, own_error, short, text, value};
+use crate::connect::{ServerInfo, own_error, text, value};
 use crate::error::{MysqlSinkError, Result};
 use crate::reply::{Problem, ServerReply, Verdict, judge};
 use crate::sql::{literal, literals, qualified};
@@ -22,14 +22,14 @@ const GENERATED: [&str; 3] = ["VIRTUAL GENERATED", "STORED GENERATED", "PERSISTE
 ///
 /// # Errors
 /// It does not exist, or the target cannot be asked.
-pub(crate) async fn table(conn: &mut Conn, info: &ServerInfo, name: &TableName) -> Result<TargetTable> {
+pub(crate) async fn table(conn: &mut Client, info: &ServerInfo, name: &TableName) -> Result<TargetTable> {
     let place = format!(
         "TABLE_SCHEMA = {} AND TABLE_NAME = {}",
         literal(&name.schema),
         literal(&name.table)
     );
     let query = format!("SELECT ENGINE FROM information_schema.TABLES WHERE {place}");
-    let engine: Option<Row> = short(WHAT, conn.query_first(query)).await?;
+    let engine: Option<Row> = own(WHAT, conn.query_first(query)).await?;
     let Some(engine) = engine else {
         return Err(missing(name));
     };
@@ -38,7 +38,7 @@ pub(crate) async fn table(conn: &mut Conn, info: &ServerInfo, name: &TableName) 
         "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, CHARACTER_SET_NAME, COLLATION_NAME, IS_NULLABLE, COLUMN_DEFAULT, \
          EXTRA FROM information_schema.COLUMNS WHERE {place} ORDER BY ORDINAL_POSITION"
     );
-    let rows: Vec<Row> = short(WHAT, conn.query(query)).await?;
+    let rows: Vec<Row> = own(WHAT, conn.query(query)).await?;
     let columns: Vec<TargetColumn> = rows.iter().map(column).collect();
     let keys = keys(conn, name, &columns).await?;
     let foreign = foreign(conn, name).await?;
@@ -81,7 +81,7 @@ fn column(row: &Row) -> TargetColumn {
 }
 
 /// Unique keys in the order of `SHOW INDEX`, which is the server's own.
-async fn keys(conn: &mut Conn, name: &TableName, columns: &[TargetColumn]) -> Result<Vec<TargetKey>> {
+async fn keys(conn: &mut Client, name: &TableName, columns: &[TargetColumn]) -> Result<Vec<TargetKey>> {
     let query = format!("SHOW INDEX FROM {}", qualified(name));
     let rows: std::result::Result<Vec<Row>, _> = conn.query(query).await;
     let rows = rows.map_err(|error| match judge(&error) {
@@ -118,19 +118,19 @@ async fn keys(conn: &mut Conn, name: &TableName, columns: &[TargetColumn]) -> Re
 }
 
 /// Whether a table has foreign keys or is referenced.
-async fn foreign(conn: &mut Conn, name: &TableName) -> Result<bool> {
+async fn foreign(conn: &mut Client, name: &TableName) -> Result<bool> {
     let (schema, table) = (literal(&name.schema), literal(&name.table));
     let query = format!(
         "SELECT 1 FROM information_schema.REFERENTIAL_CONSTRAINTS WHERE (CONSTRAINT_SCHEMA = {schema} AND TABLE_NAME = \
          {table}) OR (UNIQUE_CONSTRAINT_SCHEMA = {schema} AND REFERENCED_TABLE_NAME = {table}) LIMIT 1"
     );
-    let row: Option<Row> = short(WHAT, conn.query_first(query)).await?;
+    let row: Option<Row> = own(WHAT, conn.query_first(query)).await?;
     Ok(row.is_some())
 }
 
 /// All foreign keys of and to tables of some schemas.
 pub(crate) async fn foreign_keys<'a>(
-    conn: &mut Conn,
+    conn: &mut Client,
     schemas: impl IntoIterator<Item = &'a str>,
 ) -> Result<Vec<ForeignKey>> {
     let schemas = literals(schemas);
@@ -141,7 +141,7 @@ pub(crate) async fn foreign_keys<'a>(
         "SELECT CONSTRAINT_SCHEMA, TABLE_NAME, UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME FROM \
          information_schema.REFERENTIAL_CONSTRAINTS WHERE CONSTRAINT_SCHEMA IN ({schemas})"
     );
-    let rows: Vec<Row> = short(WHAT, conn.query(query)).await?;
+    let rows: Vec<Row> = own(WHAT, conn.query(query)).await?;
     Ok(rows
         .iter()
         .map(|row| ForeignKey {
@@ -153,7 +153,7 @@ pub(crate) async fn foreign_keys<'a>(
 
 /// Triggers on tables of some schemas: they run for replicated rows too.
 pub(crate) async fn triggers<'a>(
-    conn: &mut Conn,
+    conn: &mut Client,
     schemas: impl IntoIterator<Item = &'a str>,
 ) -> Result<Vec<TableName>> {
     let schemas = literals(schemas);
@@ -164,7 +164,7 @@ pub(crate) async fn triggers<'a>(
         "SELECT DISTINCT EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE FROM information_schema.TRIGGERS WHERE \
          EVENT_OBJECT_SCHEMA IN ({schemas})"
     );
-    let rows: Vec<Row> = short(WHAT, conn.query(query)).await?;
+    let rows: Vec<Row> = own(WHAT, conn.query(query)).await?;
     Ok(rows
         .iter()
         .map(|row| TableName::new(text(row, 0), text(row, 1)))

@@ -1,23 +1,23 @@
 //! Opens connections and speaks text queries.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use mysql_async::prelude::{FromValue, Queryable};
+use mysql_async::prelude::FromValue;
 use mysql_async::{ClientIdentity, Conn, DriverError, Error, Opts, OptsBuilder, Row, SslOpts};
 use openssl::pkcs12::Pkcs12;
 use openssl::pkey::PKey;
 use openssl::x509::X509;
 use weir_types::{Flavor, TlsMode};
 
+use crate::client::{Client, own};
 use crate::config::MysqlSinkConfig;
 use crate::error::{MysqlSinkError, Result};
 use crate::reply::{Retry, Verdict, judge};
 
 /// After this long without traffic the system asks whether the server is still there.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// Longest wait for the answer to a short query of Weir's own.
-pub(crate) const SHORT_QUERY: Duration = Duration::from_secs(30);
 /// Password of the container that carries the client's key within this process.
 const CONTAINER_PASSWORD: &str = "weir";
 
@@ -52,7 +52,7 @@ pub struct ServerInfo {
 /// Builds connections from settings.
 #[derive(Clone)]
 pub(crate) struct Connector {
-    config: MysqlSinkConfig,
+    config: Arc<MysqlSinkConfig>,
     with_tls: Option<Opts>,
     without_tls: Option<Opts>,
 }
@@ -82,22 +82,23 @@ impl Connector {
         Ok(Self {
             with_tls,
             without_tls,
-            config,
+            config: Arc::new(config),
         })
     }
 
-    pub(crate) const fn config(&self) -> &MysqlSinkConfig {
+    pub(crate) fn config(&self) -> &MysqlSinkConfig {
         &self.config
     }
 
     /// Connects and asks the server what it is.
-    pub(crate) async fn connect(&self) -> Result<(Conn, ServerInfo)> {
-        let mut conn = self.dial().await?;
-        let info = self.short(ask_server(&mut conn)).await?;
-        Ok((conn, info))
+    pub(crate) async fn connect(&self) -> Result<(Client, ServerInfo)> {
+        let mut client = Client::new(self.dial().await?, self.clone());
+        let info = own("read what the sink needs to know", ask_server(&mut client)).await?;
+        Ok((client, info))
     }
 
-    async fn dial(&self) -> Result<Conn> {
+    /// Connects.
+    pub(crate) async fn dial(&self) -> Result<Conn> {
         if let Some(opts) = &self.with_tls {
             match self.dial_with(opts).await {
                 Err(Error::Driver(DriverError::NoClientSslFlagFromServer)) if self.without_tls.is_some() => {}
@@ -143,29 +144,6 @@ impl Connector {
                 _ => "the connection ended during the login".to_owned(),
             }),
         }
-    }
-
-    /// Runs a short query of Weir's own.
-    pub(crate) async fn short<T>(
-        &self,
-        query: impl Future<Output = std::result::Result<T, Error>>,
-    ) -> Result<T> {
-        short("read what the sink needs to know", query).await
-    }
-}
-
-/// Runs a short query of Weir's own, which must answer in time.
-pub(crate) async fn short<T>(
-    what: &'static str,
-    query: impl Future<Output = std::result::Result<T, Error>>,
-) -> Result<T> {
-    match tokio::time::timeout(SHORT_QUERY, query).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => Err(own_error(what, &error)),
-        Err(_) => Err(MysqlSinkError::Unavailable {
-            retry: Retry::Lost,
-            reason: format!("no answer within {} s", SHORT_QUERY.as_secs()),
-        }),
     }
 }
 
@@ -253,7 +231,7 @@ pub(crate) fn text(row: &Row, index: usize) -> String {
         .map_or_else(String::new, |bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-async fn ask_server(conn: &mut Conn) -> std::result::Result<ServerInfo, Error> {
+async fn ask_server(conn: &mut Client) -> std::result::Result<ServerInfo, Error> {
     let row: Option<Row> = conn.query_first(ASK_SERVER).await?;
     let row = row.ok_or_else(|| Error::from(DriverError::ConnectionClosed))?;
     let version = text(&row, 0);

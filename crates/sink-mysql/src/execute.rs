@@ -1,27 +1,22 @@
 //! Runs the statements of a transaction in as few round trips as it can: several in one
 //! text, `BEGIN` and `COMMIT` with them.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Error};
+use mysql_async::Error;
 use weir_types::TableName;
 
 use crate::attempts::Failure;
+use crate::client::Client;
 use crate::ddl::error_text;
 use crate::error::MysqlSinkError;
 use crate::metrics::MysqlMetrics;
 use crate::pool::Link;
 use crate::reply::{Problem, Retry, Verdict, judge};
 use crate::rows::{Expect, Statement};
-use crate::watch::watched;
 
 /// Bytes of SQL that are sent at once, unless one statement is larger.
 const TEXT_BYTES_MAX: usize = 1 << 20;
-/// How often is looked whether a transaction is still at work.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Longest wait for ROLLBACK.
-const UNDO_LIMIT: Duration = Duration::from_secs(60);
 /// Bytes that stay free below `max_allowed_packet`.
 const PACKET_MARGIN: usize = 1024;
 
@@ -149,9 +144,7 @@ impl Transaction<'_> {
 
     async fn send(&self, link: &mut Link, text: &Text) -> std::result::Result<(), Failure> {
         let mut counts = Vec::with_capacity(text.answers.len());
-        let id = link.conn.id();
-        let run = query(&mut link.conn, &text.sql, &mut counts);
-        match watched(&link.connector, id, LOOK_EVERY, run).await {
+        match link.conn.counted(&text.sql, &mut counts).await {
             Ok(()) => self.check(text, &counts),
             Err(error) => Err(self.failure(&error, text.answers.get(counts.len()).copied().flatten())),
         }
@@ -210,28 +203,10 @@ impl Transaction<'_> {
     }
 }
 
-/// Runs a text; `counts` gets the rows that each statement concerned, up to the first
-/// that fails.
-async fn query(conn: &mut Conn, sql: &[u8], counts: &mut Vec<u64>) -> std::result::Result<(), Error> {
-    let mut result = conn.query_iter(sql).await?;
-    loop {
-        counts.push(result.affected_rows());
-        if result.is_empty() {
-            break;
-        }
-        while result.next().await?.is_some() {}
-    }
-    result.drop_result().await
-}
-
 /// Undoes what is open. The connection is lost if it cannot.
-async fn undo(conn: &mut Conn) -> std::result::Result<(), Failure> {
-    let undone = tokio::time::timeout(UNDO_LIMIT, conn.query_drop(UNDO)).await;
-    match undone {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(Failure::Retry(Retry::Lost, error_text(&error))),
-        Err(_) => Err(Failure::Retry(Retry::Lost, "no answer to ROLLBACK".to_owned())),
-    }
+async fn undo(conn: &mut Client) -> std::result::Result<(), Failure> {
+    let undone = conn.query_drop(UNDO).await;
+    undone.map_err(|error| Failure::Retry(Retry::Lost, error_text(&error)))
 }
 
 #[cfg(test)]

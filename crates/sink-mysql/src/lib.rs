@@ -20,6 +20,7 @@ pub mod target;
 mod attempts;
 mod backend;
 mod catalogue;
+mod client;
 mod components;
 mod config;
 mod connect;

@@ -7,8 +7,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mysql_async::Conn;
-
+use crate::client::Client;
 use crate::connect::{Connector, ServerInfo};
 use crate::error::Result;
 use crate::metrics::MysqlMetrics;
@@ -17,12 +16,10 @@ use crate::session::{self, Slot};
 
 /// An open connection.
 pub(crate) struct Link {
-    pub(crate) conn: Conn,
+    pub(crate) conn: Client,
     pub(crate) info: ServerInfo,
-    /// Opens another one, to look after this one.
-    pub(crate) connector: Connector,
     /// Losses of the pool before it was opened.
-    losses: u64,
+    pub(crate) losses: u64,
     metrics: Arc<MysqlMetrics>,
 }
 
@@ -42,7 +39,6 @@ impl Link {
         Ok(Self {
             conn,
             info,
-            connector: connector.clone(),
             losses: 0,
             metrics: Arc::clone(metrics),
         })
@@ -103,6 +99,21 @@ impl Pool {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection that is opened now is used until there is another loss than these.
+    pub(crate) fn losses(&self) -> u64 {
+        self.state().losses
+    }
+
+    /// Notes that a connection that was opened behind `known` losses is lost. One outage
+    /// is one loss, however many notice it.
+    pub(crate) fn lose(&self, known: u64) -> u64 {
+        let mut state = self.state();
+        if state.losses == known {
+            state.losses += 1;
+        }
+        state.losses
     }
 
     /// A connection of a worker thread. None only if more threads ask than there are.
@@ -175,7 +186,7 @@ impl Lease {
             Some(link) => link,
             None => {
                 let pool = &self.pool;
-                let losses = pool.state().losses;
+                let losses = pool.losses();
                 let mut opened = Link::open(&pool.connector, Slot::Rows(self.number), &pool.metrics).await?;
                 opened.losses = losses;
                 opened
@@ -188,12 +199,7 @@ impl Lease {
     /// ends its session at the server first.
     pub(crate) fn discard(&mut self) {
         self.link = None;
-        let mut state = self.pool.state();
-        // One outage is one loss, however many notice it.
-        if state.losses == self.losses {
-            state.losses += 1;
-        }
-        self.losses = state.losses;
+        self.losses = self.pool.lose(self.losses);
     }
 }
 

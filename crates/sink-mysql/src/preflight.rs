@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Row};
+use mysql_async::Row;
 use weir_types::{Check, ErrorReport, TableName};
 
 use crate::backend::Engine;
 use crate::catalogue::{self, is_mysql};
+use crate::client::{Client, own};
 use crate::config::MysqlSinkConfig;
-use crate::connect::{Connector, ServerInfo, short, text};
+use crate::connect::{Connector, ServerInfo, text};
 use crate::error::{MysqlSinkError, Result};
 use crate::progress;
 
@@ -98,7 +98,7 @@ fn version(info: &ServerInfo) -> Check {
 
 /// The schema `weir` is there, or can be made, and holds no progress of another store than
 /// the one that `MysqlSinkConfig::lineage` names.
-async fn own_schema(conn: &mut Conn, config: &MysqlSinkConfig, info: &ServerInfo) -> Result<Check> {
+async fn own_schema(conn: &mut Client, config: &MysqlSinkConfig, info: &ServerInfo) -> Result<Check> {
     let name = "progress in schema `weir`";
     let grants = grants(conn).await?;
     let covers = |privilege: &str| covers(&grants, progress::SCHEMA, privilege);
@@ -133,7 +133,7 @@ async fn own_schema(conn: &mut Conn, config: &MysqlSinkConfig, info: &ServerInfo
     })
 }
 
-async fn process(conn: &mut Conn, info: &ServerInfo) -> Check {
+async fn process(conn: &mut Client, info: &ServerInfo) -> Check {
     let table = if is_mysql(info) {
         "INNODB_TABLES"
     } else {
@@ -145,7 +145,7 @@ async fn process(conn: &mut Conn, info: &ServerInfo) -> Check {
         "GRANT",
         format!("GRANT PROCESS ON *.* TO {}", info.account),
     );
-    match short("read the ids of InnoDB tables", conn.query_drop(query)).await {
+    match own("read the ids of InnoDB tables", conn.query_drop(query)).await {
         Ok(()) => Check::new(name, setting, expected, "granted", true),
         Err(error) => failed(name, setting, &expected, &error),
     }
@@ -158,8 +158,8 @@ struct Grant {
 }
 
 /// The account's own grants, those of its active roles included.
-async fn grants(conn: &mut Conn) -> Result<Vec<Grant>> {
-    let rows: Vec<Row> = short("read the grants", conn.query("SHOW GRANTS")).await?;
+async fn grants(conn: &mut Client) -> Result<Vec<Grant>> {
+    let rows: Vec<Row> = own("read the grants", conn.query("SHOW GRANTS")).await?;
     Ok(rows.iter().filter_map(|row| parse_grant(&text(row, 0))).collect())
 }
 
@@ -208,7 +208,7 @@ fn matches_schema(pattern: &str, schema: &str) -> bool {
     matches(&pattern, &schema)
 }
 
-async fn privileges(conn: &mut Conn, schemas: &[String]) -> Result<Vec<Check>> {
+async fn privileges(conn: &mut Client, schemas: &[String]) -> Result<Vec<Check>> {
     let grants = grants(conn).await?;
     let mut checks = Vec::new();
     for schema in schemas {
@@ -233,7 +233,7 @@ async fn privileges(conn: &mut Conn, schemas: &[String]) -> Result<Vec<Check>> {
 }
 
 /// Foreign keys and triggers: no reason to stop, but good to know.
-async fn surroundings(conn: &mut Conn, schemas: &[String]) -> Result<Vec<Check>> {
+async fn surroundings(conn: &mut Client, schemas: &[String]) -> Result<Vec<Check>> {
     let of = || schemas.iter().map(String::as_str);
     let keys = catalogue::foreign_keys(conn, of()).await?;
     let tied: BTreeSet<&TableName> = keys.iter().flat_map(|key| [&key.child, &key.parent]).collect();

@@ -114,10 +114,7 @@ async fn open(connector: &Connector, metrics: &Arc<MysqlMetrics>) -> Result<(Ser
     session::end_all(&mut conn, &config.changefeed, slots.max(wanted), DDL_SLOTS).await?;
     progress::set_slots(&mut conn, config, wanted).await?;
     let saved = progress::read(&mut conn, config).await?;
-    let ended = conn.disconnect().await;
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection did not end in order");
-    }
+    conn.disconnect().await;
     // The locks can be had, and sessions set up as rows need them.
     drop(Link::open(connector, Slot::Rows(0), metrics).await?);
     Ok((info, saved))

@@ -12,12 +12,12 @@
 
 use std::collections::HashMap;
 
-use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Error, Row};
+use mysql_async::{Error, Row};
 use weir_types::{LineageId, OrderKey, TableName};
 
+use crate::client::{Client, own};
 use crate::config::MysqlSinkConfig;
-use crate::connect::{own_error, short, text, value};
+use crate::connect::{own_error, text, value};
 use crate::error::{MysqlSinkError, Result};
 use crate::reply::{Problem, ServerReply, Verdict, judge};
 use crate::sql::{literal, literals, push_text};
@@ -115,7 +115,7 @@ fn raise(map: &mut HashMap<TableName, OrderKey>, name: TableName, key: OrderKey)
 }
 
 /// Makes the schema if it is not there.
-pub(crate) async fn prepare(conn: &mut Conn, user: &str) -> Result<()> {
+pub(crate) async fn prepare(conn: &mut Client, user: &str) -> Result<()> {
     match conn.query_drop(LOOK).await {
         Ok(()) => return Ok(()),
         Err(error) => match judge(&error) {
@@ -130,7 +130,7 @@ pub(crate) async fn prepare(conn: &mut Conn, user: &str) -> Result<()> {
             return Err(denied(&error, user).unwrap_or_else(|| own_error("create the schema `weir`", &error)));
         }
     }
-    short("read the schema `weir`", conn.query_drop(LOOK)).await
+    own("read the schema `weir`", conn.query_drop(LOOK)).await
 }
 
 fn denied(error: &Error, user: &str) -> Option<MysqlSinkError> {
@@ -151,7 +151,7 @@ fn missing_privilege(reply: ServerReply, user: &str) -> MysqlSinkError {
 
 /// Claims the changefeed for this history. Returns the number of row sessions that any
 /// earlier run may have left behind.
-pub(crate) async fn claim(conn: &mut Conn, config: &MysqlSinkConfig, user: &str) -> Result<usize> {
+pub(crate) async fn claim(conn: &mut Client, config: &MysqlSinkConfig, user: &str) -> Result<usize> {
     let changefeed = literal(&config.changefeed.0);
     let lineage = config.lineage.to_string();
     let insert = format!(
@@ -163,7 +163,7 @@ pub(crate) async fn claim(conn: &mut Conn, config: &MysqlSinkConfig, user: &str)
     })?;
     let query =
         format!("SELECT lineage, slots, layout, run FROM weir.changefeeds WHERE changefeed = {changefeed}");
-    let row: Option<Row> = short("read `weir.changefeeds`", conn.query_first(query)).await?;
+    let row: Option<Row> = own("read `weir.changefeeds`", conn.query_first(query)).await?;
     let damaged = |reason: &str| MysqlSinkError::Progress {
         table: "changefeeds",
         reason: reason.to_owned(),
@@ -187,7 +187,7 @@ pub(crate) async fn claim(conn: &mut Conn, config: &MysqlSinkConfig, user: &str)
             "UPDATE weir.changefeeds SET run = '{}' WHERE changefeed = {changefeed}",
             run.id()
         );
-        short("write `weir.changefeeds`", conn.query_drop(update)).await?;
+        own("write `weir.changefeeds`", conn.query_drop(update)).await?;
         run.set_claimed();
     } else if text(&row, 3) != run.id() {
         return Err(superseded(config));
@@ -205,12 +205,12 @@ fn superseded(config: &MysqlSinkConfig) -> MysqlSinkError {
 ///
 /// # Errors
 /// Another one has; it cannot be read.
-pub(crate) async fn check_run(conn: &mut Conn, config: &MysqlSinkConfig) -> Result<()> {
+pub(crate) async fn check_run(conn: &mut Client, config: &MysqlSinkConfig) -> Result<()> {
     let query = format!(
         "SELECT run FROM weir.changefeeds WHERE changefeed = {}",
         literal(&config.changefeed.0)
     );
-    let row: Option<Row> = short("read `weir.changefeeds`", conn.query_first(query)).await?;
+    let row: Option<Row> = own("read `weir.changefeeds`", conn.query_first(query)).await?;
     let row = row.ok_or_else(|| MysqlSinkError::Progress {
         table: "changefeeds",
         reason: "the row of the changefeed is gone".to_owned(),
@@ -227,7 +227,7 @@ pub(crate) async fn check_run(conn: &mut Conn, config: &MysqlSinkConfig) -> Resu
 ///
 /// # Errors
 /// It cannot be read.
-pub(crate) async fn owner(conn: &mut Conn, config: &MysqlSinkConfig) -> Result<Option<String>> {
+pub(crate) async fn owner(conn: &mut Client, config: &MysqlSinkConfig) -> Result<Option<String>> {
     let query = format!(
         "SELECT lineage FROM weir.changefeeds WHERE changefeed = {}",
         literal(&config.changefeed.0)
@@ -243,22 +243,22 @@ pub(crate) async fn owner(conn: &mut Conn, config: &MysqlSinkConfig) -> Result<O
 }
 
 /// Remembers how many row sessions there may be, before the first is opened.
-pub(crate) async fn set_slots(conn: &mut Conn, config: &MysqlSinkConfig, slots: usize) -> Result<()> {
+pub(crate) async fn set_slots(conn: &mut Client, config: &MysqlSinkConfig, slots: usize) -> Result<()> {
     let update = format!(
         "UPDATE weir.changefeeds SET slots = {slots} WHERE changefeed = {}",
         literal(&config.changefeed.0)
     );
-    short("write `weir.changefeeds`", conn.query_drop(update)).await
+    own("write `weir.changefeeds`", conn.query_drop(update)).await
 }
 
 /// Reads all progress of the changefeed.
-pub(crate) async fn read(conn: &mut Conn, config: &MysqlSinkConfig) -> Result<Saved> {
+pub(crate) async fn read(conn: &mut Client, config: &MysqlSinkConfig) -> Result<Saved> {
     let query = format!(
         "SELECT source_schema, source_table, target_schema, target_table, lineage, order_key FROM weir.progress WHERE \
          changefeed = {}",
         literal(&config.changefeed.0)
     );
-    let rows: Vec<Row> = short("read `weir.progress`", conn.query(query)).await?;
+    let rows: Vec<Row> = own("read `weir.progress`", conn.query(query)).await?;
     let mut saved = Saved::default();
     for row in rows {
         let (place, key) = parse(&row, config)?;
@@ -290,7 +290,7 @@ fn parse(row: &Row, config: &MysqlSinkConfig) -> Result<(Place, OrderKey)> {
 
 /// Reads the progress of a target table now, that of its schema included.
 pub(crate) async fn read_covering(
-    conn: &mut Conn,
+    conn: &mut Client,
     config: &MysqlSinkConfig,
     target: &TableName,
 ) -> Result<OrderKey> {
@@ -301,7 +301,7 @@ pub(crate) async fn read_covering(
         literal(&target.schema),
         literal(&target.table)
     );
-    let rows: Vec<Row> = short("read `weir.progress`", conn.query(query)).await?;
+    let rows: Vec<Row> = own("read `weir.progress`", conn.query(query)).await?;
     let mut covered = OrderKey::MIN;
     for row in rows {
         covered = covered.max(parse(&row, config)?.1);
@@ -342,7 +342,7 @@ pub(crate) fn upsert<'a>(
 
 /// What the tables of a DDL looked like before it, if it was begun.
 pub(crate) async fn read_begun(
-    conn: &mut Conn,
+    conn: &mut Client,
     config: &MysqlSinkConfig,
     key: OrderKey,
     step: usize,
@@ -351,14 +351,14 @@ pub(crate) async fn read_begun(
         "SELECT before_it FROM weir.ddl_begun WHERE changefeed = {} AND order_key = '{key}' AND step = {step}",
         literal(&config.changefeed.0)
     );
-    let row: Option<Row> = short("read `weir.ddl_begun`", conn.query_first(query)).await?;
+    let row: Option<Row> = own("read `weir.ddl_begun`", conn.query_first(query)).await?;
     Ok(row.map(|row| text(&row, 0)))
 }
 
 /// Notes that a DDL is about to run, and that all rows of `places` from before it are there: a run that finds the DDL
 /// begun does not write them again, before it knows whether the DDL took them or their columns away.
 pub(crate) async fn begin(
-    conn: &mut Conn,
+    conn: &mut Client,
     config: &MysqlSinkConfig,
     key: OrderKey,
     step: usize,
@@ -383,18 +383,18 @@ pub(crate) async fn begin(
 }
 
 /// Runs a transaction of several statements.
-async fn together(conn: &mut Conn, what: &'static str, text: String) -> Result<()> {
-    let ended = short(what, conn.query_drop(text)).await;
+async fn together(conn: &mut Client, what: &'static str, text: String) -> Result<()> {
+    let ended = own(what, conn.query_drop(text)).await;
     if ended.is_err() {
         // What is left of the transaction must not stay open.
-        drop(short("undo a transaction", conn.query_drop("ROLLBACK")).await);
+        drop(own("undo a transaction", conn.query_drop("ROLLBACK")).await);
     }
     ended
 }
 
 /// Forgets that a DDL was begun.
 pub(crate) async fn forget_begun(
-    conn: &mut Conn,
+    conn: &mut Client,
     config: &MysqlSinkConfig,
     key: OrderKey,
     step: usize,
@@ -403,12 +403,12 @@ pub(crate) async fn forget_begun(
         "DELETE FROM weir.ddl_begun WHERE changefeed = {} AND order_key = '{key}' AND step = {step}",
         literal(&config.changefeed.0)
     );
-    short("write `weir.ddl_begun`", conn.query_drop(delete)).await
+    own("write `weir.ddl_begun`", conn.query_drop(delete)).await
 }
 
 /// Notes that a DDL is done: its tables' progress, and the end of its begin, at once.
 pub(crate) async fn finish(
-    conn: &mut Conn,
+    conn: &mut Client,
     config: &MysqlSinkConfig,
     key: OrderKey,
     step: usize,

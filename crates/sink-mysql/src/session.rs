@@ -9,11 +9,11 @@
 
 use std::time::{Duration, Instant};
 
-use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Error, Row};
+use mysql_async::{Error, Row};
 use weir_types::{ChangefeedId, Flavor};
 
-use crate::connect::{ServerInfo, own_error, short, value};
+use crate::client::{Client, own};
+use crate::connect::{ServerInfo, own_error, value};
 use crate::error::{MysqlSinkError, Result};
 
 /// `sql_mode` of the sessions that write rows. Values that do not fit are errors, never
@@ -69,50 +69,45 @@ fn row_settings(info: &ServerInfo) -> String {
 
 /// Sets a session up for rows. Fewer gaps are locked under READ COMMITTED, so that
 /// workers wait less for each other; a target that logs statements does not allow it.
-pub(crate) async fn set_up(conn: &mut Conn, info: &ServerInfo) -> Result<()> {
+pub(crate) async fn set_up(conn: &mut Client, info: &ServerInfo) -> Result<()> {
     let settings = row_settings(info);
     let what = "set up a session";
-    short(what, conn.query_drop(settings)).await?;
-    let format: Option<Row> = short(what, conn.query_first("SHOW VARIABLES LIKE 'binlog_format'")).await?;
+    own(what, conn.query_drop(settings)).await?;
+    let format: Option<Row> = own(what, conn.query_first("SHOW VARIABLES LIKE 'binlog_format'")).await?;
     let by_statement = format.is_some_and(|row| crate::connect::text(&row, 1) == "STATEMENT");
     let level = if info.log_bin && by_statement {
         "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
     } else {
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
     };
-    short(what, conn.query_drop(level)).await
+    own(what, conn.query_drop(level)).await
 }
 
 /// Takes back what a DDL set, so that Weir's own queries mean, and definitions read,
 /// always the same.
-pub(crate) async fn set_back(conn: &mut Conn, info: &ServerInfo) -> Result<()> {
+pub(crate) async fn set_back(conn: &mut Client, info: &ServerInfo) -> Result<()> {
     let settings = format!("{}, timestamp=DEFAULT", row_settings(info));
-    short("set up a session", conn.query_drop(settings)).await
+    own("set up a session", conn.query_drop(settings)).await
 }
 
 /// Connection that holds a lock.
-async fn holder(conn: &mut Conn, lock: &str) -> Result<Option<u64>> {
+async fn holder(conn: &mut Client, lock: &str) -> Result<Option<u64>> {
     let query = format!("SELECT IS_USED_LOCK('{lock}')");
-    let row: Option<Row> = short("look for an earlier session", conn.query_first(query)).await?;
+    let row: Option<Row> = own("look for an earlier session", conn.query_first(query)).await?;
     Ok(row.and_then(|row| value::<u64>(&row, 0)))
 }
 
-async fn kill(conn: &mut Conn, connection: u64) -> Result<()> {
-    let killed = tokio::time::timeout(
-        crate::connect::SHORT_QUERY,
-        conn.query_drop(format!("KILL CONNECTION {connection}")),
-    );
-    match killed.await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(Error::Server(error))) if error.code == NO_SUCH_THREAD => Ok(()),
-        Ok(Err(error)) => Err(own_error("end an earlier session", &error)),
-        Err(_) => Err(MysqlSinkError::Zombie { connection }),
+async fn kill(conn: &mut Client, connection: u64) -> Result<()> {
+    match conn.query_drop(format!("KILL CONNECTION {connection}")).await {
+        Ok(()) => Ok(()),
+        Err(Error::Server(error)) if error.code == NO_SUCH_THREAD => Ok(()),
+        Err(error) => Err(own_error("end an earlier session", &error)),
     }
 }
 
 /// Ends the session that holds a slot's lock, if it is not `conn` itself, and waits
 /// until it is gone.
-pub(crate) async fn end_holder(conn: &mut Conn, lock: &str) -> Result<()> {
+pub(crate) async fn end_holder(conn: &mut Client, lock: &str) -> Result<()> {
     let own = u64::from(conn.id());
     let begun = Instant::now();
     let mut ended = None;
@@ -134,13 +129,13 @@ pub(crate) async fn end_holder(conn: &mut Conn, lock: &str) -> Result<()> {
 }
 
 /// Ends earlier sessions of a slot and takes its lock.
-pub(crate) async fn take_slot(conn: &mut Conn, changefeed: &ChangefeedId, slot: Slot) -> Result<()> {
+pub(crate) async fn take_slot(conn: &mut Client, changefeed: &ChangefeedId, slot: Slot) -> Result<()> {
     let lock = lock_name(changefeed, slot);
     let begun = Instant::now();
     loop {
         end_holder(conn, &lock).await?;
         let query = format!("SELECT GET_LOCK('{lock}', 1)");
-        let row: Option<Row> = short("take a named lock", conn.query_first(query)).await?;
+        let row: Option<Row> = own("take a named lock", conn.query_first(query)).await?;
         if row.and_then(|row| value::<i64>(&row, 0)) == Some(1) {
             return Ok(());
         }
@@ -153,7 +148,7 @@ pub(crate) async fn take_slot(conn: &mut Conn, changefeed: &ChangefeedId, slot: 
 /// Ends the sessions that an earlier run left in any slot, before the first write of
 /// this one.
 pub(crate) async fn end_all(
-    conn: &mut Conn,
+    conn: &mut Client,
     changefeed: &ChangefeedId,
     rows: usize,
     ddl: usize,

@@ -8,11 +8,16 @@ use std::time::Duration;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Error, Row};
 
-use crate::connect::{Connector, short, text, value};
+use crate::client::no_answer;
+use crate::connect::{Connector, own_error, text, value};
 use crate::error::Result;
 
 /// How long an answer may be on its way after the server has finished.
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
+/// Longest wait for the list of processes.
+const LOOK_LIMIT: Duration = Duration::from_secs(15);
+/// Longest time for an orderly end of the connection that looked.
+const GOODBYE: Duration = Duration::from_secs(1);
 /// Looks that may fail in a row.
 const LOOK_FAILURES_MAX: u32 = 3;
 
@@ -49,21 +54,22 @@ pub(crate) async fn watched<T>(
         }
         return match tokio::time::timeout(ANSWER_GRACE, &mut run).await {
             Ok(result) => result,
-            Err(_) => Err(Error::from(std::io::Error::new(
-                std::io::ErrorKind::TimedOut,
-                "a statement ended without an answer",
-            ))),
+            Err(_) => Err(no_answer()),
         };
     }
 }
 
 /// Whether a connection is at work.
 async fn is_running(connector: &Connector, id: u32) -> Result<bool> {
-    let (mut conn, _) = connector.connect().await?;
-    let rows: Vec<Row> = short("read the list of processes", conn.query("SHOW PROCESSLIST")).await?;
-    let ended = conn.disconnect().await;
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection did not end in order");
+    let mut conn = connector.dial().await?;
+    let rows: std::result::Result<Vec<Row>, Error> = async {
+        let asked = tokio::time::timeout(LOOK_LIMIT, conn.query("SHOW PROCESSLIST"));
+        asked.await.unwrap_or_else(|_| Err(no_answer()))
+    }
+    .await;
+    let rows = rows.map_err(|error| own_error("read the list of processes", &error))?;
+    if !matches!(tokio::time::timeout(GOODBYE, conn.disconnect()).await, Ok(Ok(()))) {
+        tracing::debug!("a connection did not end in order");
     }
     Ok(rows
         .iter()

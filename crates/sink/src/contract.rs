@@ -100,6 +100,9 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// None of it may count as durable.
     fn commit(&self, worker: &mut WorkerContext) -> Result<()>;
+
+    /// The sink stops: work that is under way may be finished, but not take long.
+    fn stopping(&self) {}
 }
 
 /// What a writer has reached.

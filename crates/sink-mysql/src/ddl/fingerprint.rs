@@ -24,12 +24,12 @@
 
 use std::collections::BTreeMap;
 
-use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Error, Row};
+use mysql_async::{Error, Row};
 use serde::{Deserialize, Serialize};
 use weir_types::{DdlKind, Flavor, TableName};
 
-use crate::connect::{ServerInfo, own_error, short, text, value};
+use crate::client::{Client, own};
+use crate::connect::{ServerInfo, own_error, text, value};
 use crate::error::Result;
 use crate::reply::{Problem, Verdict, judge};
 use crate::sql::{literal, qualified};
@@ -66,7 +66,7 @@ pub(crate) enum Found {
 impl Fingerprint {
     /// Looks at tables (with an empty table name: at a schema).
     pub(crate) async fn take<'a>(
-        conn: &mut Conn,
+        conn: &mut Client,
         info: &ServerInfo,
         names: impl IntoIterator<Item = &'a TableName>,
     ) -> Result<Self> {
@@ -130,16 +130,16 @@ impl Fingerprint {
     }
 }
 
-async fn schema_exists(conn: &mut Conn, name: &TableName) -> Result<bool> {
+async fn schema_exists(conn: &mut Client, name: &TableName) -> Result<bool> {
     let query = format!(
         "SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = {}",
         literal(&name.schema)
     );
-    let row: Option<Row> = short("read the catalogue", conn.query_first(query)).await?;
+    let row: Option<Row> = own("read the catalogue", conn.query_first(query)).await?;
     Ok(row.is_some())
 }
 
-async fn mark(conn: &mut Conn, info: &ServerInfo, name: &TableName) -> Result<Option<Mark>> {
+async fn mark(conn: &mut Client, info: &ServerInfo, name: &TableName) -> Result<Option<Mark>> {
     let shown: std::result::Result<Option<Row>, Error> = conn
         .query_first(format!("SHOW CREATE TABLE {}", qualified(name)))
         .await;
@@ -161,7 +161,7 @@ async fn mark(conn: &mut Conn, info: &ServerInfo, name: &TableName) -> Result<Op
         literal(&name.schema),
         literal(&name.table)
     );
-    let engine: Option<Row> = short("read the catalogue", conn.query_first(query)).await?;
+    let engine: Option<Row> = own("read the catalogue", conn.query_first(query)).await?;
     let engine = engine.map_or_else(String::new, |row| text(&row, 0));
     let ids = if engine.eq_ignore_ascii_case("innodb") {
         ids(conn, info, name).await?
@@ -176,7 +176,7 @@ async fn mark(conn: &mut Conn, info: &ServerInfo, name: &TableName) -> Result<Op
     }))
 }
 
-async fn ids(conn: &mut Conn, info: &ServerInfo, name: &TableName) -> Result<BTreeMap<String, u64>> {
+async fn ids(conn: &mut Client, info: &ServerInfo, name: &TableName) -> Result<BTreeMap<String, u64>> {
     let table = match info.flavor {
         Flavor::Mysql => "INNODB_TABLES",
         Flavor::Mariadb => "INNODB_SYS_TABLES",

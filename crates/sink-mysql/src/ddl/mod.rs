@@ -20,8 +20,7 @@ pub(crate) mod settings;
 
 use std::time::Duration;
 
-use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Error, Row};
+use mysql_async::Error;
 use weir_sink::contract::{DdlDone, WorkerContext};
 use weir_types::{DdlEvent, DdlKind, OrderKey};
 
@@ -31,13 +30,13 @@ use self::settings::Setting;
 use crate::attempts::{Attempts, Failure};
 use crate::backend::Shared;
 use crate::catalogue;
+use crate::client::Client;
 use crate::connect::ServerInfo;
 use crate::error::{MysqlSinkError, Result};
 use crate::pool::Link;
 use crate::progress;
 use crate::reply::{Retry, Verdict, judge};
 use crate::session::{self, Slot};
-use crate::watch::watched;
 
 /// Sessions that run DDL at the same time, at most.
 pub(crate) const DDL_SLOTS: usize = 8;
@@ -107,29 +106,39 @@ pub(crate) fn run(
     Ok(DdlDone { reform })
 }
 
-/// The session's connection, opened if there is none.
+/// The session's connection, opened if there is none. What took a connection away may
+/// have taken this one.
 async fn opened<'l>(
     shared: &Shared,
     slot: usize,
     link: &'l mut Option<Link>,
 ) -> std::result::Result<&'l mut Link, Failure> {
-    let open = match link.take() {
+    let losses = shared.pool.losses();
+    let open = match link.take().filter(|link| link.losses == losses) {
         Some(link) => link,
         None => {
-            let opened = Link::open(&shared.connector, Slot::Ddl(slot), &shared.metrics).await;
-            opened?
+            let mut opened = Link::open(&shared.connector, Slot::Ddl(slot), &shared.metrics).await?;
+            opened.losses = losses;
+            opened
         }
     };
     Ok(link.insert(open))
+}
+
+/// Drops a connection if it was lost: what it is doing is not known.
+fn drop_lost<T>(shared: &Shared, link: &mut Option<Link>, result: &std::result::Result<T, Failure>) {
+    if result.as_ref().is_err_and(Failure::lost)
+        && let Some(lost) = link.take()
+    {
+        shared.pool.lose(lost.losses);
+    }
 }
 
 /// Whether the tables that foreign keys tie together are others than the spans have.
 async fn reform(shared: &Shared, slot: usize, link: &mut Option<Link>) -> std::result::Result<bool, Failure> {
     let open = opened(shared, slot, link).await?;
     let needed = shared.needs_reform(open).await.map_err(Failure::of);
-    if needed.as_ref().is_err_and(Failure::lost) {
-        *link = None;
-    }
+    drop_lost(shared, link, &needed);
     needed
 }
 
@@ -147,9 +156,7 @@ impl Attempt<'_> {
     async fn run(&self, slot: usize, link: &mut Option<Link>) -> std::result::Result<bool, Failure> {
         let open = opened(self.shared, slot, link).await?;
         let result = self.on(open).await;
-        if matches!(&result, Err(failure) if failure.lost()) {
-            *link = None;
-        }
+        drop_lost(self.shared, link, &result);
         result
     }
 
@@ -204,7 +211,7 @@ impl Attempt<'_> {
         Ok(true)
     }
 
-    async fn finish(&self, conn: &mut Conn) -> std::result::Result<(), Failure> {
+    async fn finish(&self, conn: &mut Client) -> std::result::Result<(), Failure> {
         let places: Vec<_> = self.step.tables().cloned().collect();
         progress::finish(conn, self.shared.connector.config(), self.key, self.at, &places)
             .await
@@ -215,7 +222,7 @@ impl Attempt<'_> {
     /// in which it finds them.
     async fn needs_primary_key(
         &self,
-        conn: &mut Conn,
+        conn: &mut Client,
         info: &ServerInfo,
     ) -> std::result::Result<(), Failure> {
         for place in &self.step.writes {
@@ -235,9 +242,7 @@ impl Attempt<'_> {
                 return Err(failure);
             }
         }
-        let id = link.conn.id();
-        let run = link.conn.query_drop(&*self.step.sql);
-        let ran = watched(&self.shared.connector, id, LOOK_EVERY, run).await;
+        let ran = link.conn.run(LOOK_EVERY, &self.step.sql).await;
         if let Err(error) = ran {
             let failure = match judge(&error) {
                 Verdict::Retry(reason) => Failure::Retry(reason, error_text(&error)),
@@ -267,7 +272,7 @@ impl Attempt<'_> {
         }
     }
 
-    async fn set(&self, conn: &mut Conn, setting: &Setting) -> std::result::Result<(), Failure> {
+    async fn set(&self, conn: &mut Client, setting: &Setting) -> std::result::Result<(), Failure> {
         let Err(error) = conn.query_drop(&setting.sql).await else {
             return Ok(());
         };
@@ -288,7 +293,7 @@ impl Attempt<'_> {
             return Ok(());
         }
         if let Some(holds) = &setting.holds
-            && let Ok(Some(_)) = conn.query_first::<Row, _>(holds).await
+            && let Ok(Some(_)) = conn.query_first(holds).await
         {
             return Ok(());
         }

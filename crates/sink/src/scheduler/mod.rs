@@ -153,6 +153,7 @@ impl Scheduler {
 
     fn shut_down(&mut self) {
         self.shared.stop.stop();
+        self.shared.backend.stopping();
         // A worker looks at the signal under this lock before it waits.
         drop(self.shared.core());
         self.shared.wake.notify_all();
