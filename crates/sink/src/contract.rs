@@ -1,14 +1,13 @@
 //! What a kind of sink implements, and how it is told of spans and answers.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use actix::{Message, Recipient};
 use weir_actor::post;
 use weir_protocol::collector::EventBatch;
-use weir_protocol::sink::{DdlWritten, Durable, Released, SinkFailed};
+use weir_protocol::sink::{DdlWritten, Durable, Released, SinkFailed, SinkWork};
 use weir_types::{DdlEvent, DispatcherId, OrderKey, TableName};
 
 use crate::error::Result;
@@ -101,8 +100,29 @@ pub trait Backend: Send + Sync + 'static {
     /// None of it may count as durable.
     fn commit(&self, worker: &mut WorkerContext) -> Result<()>;
 
+    /// Gives the way to wake spans; once, before the first is opened.
+    fn attach(&self, _: SpanWaker) {}
+
     /// The sink stops: work that is under way may be finished, but not take long.
     fn stopping(&self) {}
+}
+
+/// Wakes spans of a sink whose target answers later, from any thread.
+#[derive(Clone)]
+pub struct SpanWaker(pub(crate) Weak<dyn WakeSpan>);
+
+impl SpanWaker {
+    /// The span is asked again whether it can take its next work, and gets a tick. Does
+    /// nothing after the sink has ended.
+    pub fn wake(&self, dispatcher: DispatcherId) {
+        if let Some(sink) = self.0.upgrade() {
+            sink.wake(dispatcher);
+        }
+    }
+}
+
+pub(crate) trait WakeSpan: Send + Sync {
+    fn wake(&self, dispatcher: DispatcherId);
 }
 
 /// What a writer has reached.
@@ -125,6 +145,16 @@ pub struct DdlDone {
 
 /// Writes one span, on one worker at a time, in order.
 pub trait SpanWriter: Send {
+    /// Whether a piece of work can be taken without waiting; asked before each. If not,
+    /// the span keeps it, no thread waits, and it is asked again once the writer's span
+    /// is woken.
+    ///
+    /// # Errors
+    /// As `write`.
+    fn ready(&mut self, _: &SinkWork, _: &mut WorkerContext) -> Result<bool> {
+        Ok(true)
+    }
+
     /// Writes rows.
     ///
     /// # Errors
@@ -151,7 +181,7 @@ pub trait SpanWriter: Send {
     /// As `write`.
     fn ddl(&mut self, key: OrderKey, event: &DdlEvent, worker: &mut WorkerContext) -> Result<DdlDone>;
 
-    /// The time that `due` named has come.
+    /// The time that `due` named has come, or the span was woken.
     ///
     /// # Errors
     /// As `write`.

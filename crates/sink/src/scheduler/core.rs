@@ -30,6 +30,10 @@ struct Span<W> {
     writer: Option<W>,
     ready: bool,
     failed: bool,
+    /// Its writer cannot take the next piece of work before it is woken.
+    held: bool,
+    /// It was woken since the last pull.
+    woken: bool,
     due: Option<u64>,
 }
 
@@ -47,7 +51,7 @@ pub struct Pull<W> {
     pub writer: W,
     /// What to do, in order.
     pub work: Vec<SinkWork>,
-    /// The time that the writer named has come.
+    /// The time that the writer named has come, or it was woken.
     pub tick: bool,
 }
 
@@ -59,6 +63,16 @@ pub enum Finish<W> {
         writer: W,
         /// When a tick is wanted.
         due: Option<u64>,
+    },
+    /// As `Idle`, but the writer cannot take `rest` yet: it comes back once the span is
+    /// woken.
+    Held {
+        /// The writer.
+        writer: W,
+        /// When a tick is wanted.
+        due: Option<u64>,
+        /// Work that was not done, in order.
+        rest: Vec<SinkWork>,
     },
     /// Nothing more is done for the span.
     Failed,
@@ -97,6 +111,8 @@ impl<W> SchedulerCore<W> {
                     writer: Some(writer),
                     ready: false,
                     failed: false,
+                    held: false,
+                    woken: false,
                     due: None,
                 });
                 Ok(())
@@ -136,11 +152,24 @@ impl<W> SchedulerCore<W> {
             return Err(work);
         }
         span.queue.push_back(work);
-        if span.is_wanted() {
+        if span.is_wanted() && !span.held {
             span.ready = true;
             self.ready.push_back(dispatcher);
         }
         Ok(())
+    }
+
+    /// Makes a span ready: its writer can go on with work that it could not take, or has
+    /// reached more.
+    pub fn wake(&mut self, dispatcher: DispatcherId) {
+        let Some(span) = self.spans.get_mut(&dispatcher) else {
+            return;
+        };
+        span.woken = true;
+        if span.is_wanted() {
+            span.ready = true;
+            self.ready.push_back(dispatcher);
+        }
     }
 
     /// Makes the spans ready whose time has come.
@@ -178,6 +207,8 @@ impl<W> SchedulerCore<W> {
             let Some(writer) = span.writer.take() else {
                 continue;
             };
+            span.held = false;
+            let woken = std::mem::take(&mut span.woken);
             let due = span.due.take();
             if let Some(due) = due {
                 self.timers.remove(&(due, dispatcher));
@@ -195,7 +226,7 @@ impl<W> SchedulerCore<W> {
                 dispatcher,
                 writer,
                 work,
-                tick: due.is_some_and(|due| due <= now),
+                tick: woken || due.is_some_and(|due| due <= now),
             });
         }
         None
@@ -211,7 +242,21 @@ impl<W> SchedulerCore<W> {
                 span.writer = Some(writer);
                 span.due = due;
                 self.timers.extend(due.map(|due| (due, dispatcher)));
-                if !span.queue.is_empty() {
+                if span.woken || !span.queue.is_empty() {
+                    span.ready = true;
+                    self.ready.push_back(dispatcher);
+                }
+                Vec::new()
+            }
+            Finish::Held { writer, due, rest } => {
+                span.writer = Some(writer);
+                span.due = due;
+                self.timers.extend(due.map(|due| (due, dispatcher)));
+                for work in rest.into_iter().rev() {
+                    span.queue.push_front(work);
+                }
+                span.held = true;
+                if span.woken {
                     span.ready = true;
                     self.ready.push_back(dispatcher);
                 }

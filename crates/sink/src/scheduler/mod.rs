@@ -6,7 +6,7 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -14,7 +14,9 @@ use weir_protocol::sink::{Released, SinkFailed, SinkWork, SinkWrite};
 use weir_types::{DispatcherId, ErrorReport};
 
 use self::core::{SchedulerCore, work_bytes};
-use crate::contract::{Backend, OpenSpan, ReleaseTo, SpanReplies, SpanWriter, StopSignal};
+use crate::contract::{
+    Backend, OpenSpan, ReleaseTo, SpanReplies, SpanWaker, SpanWriter, StopSignal, WakeSpan,
+};
 use crate::error::{Result, SinkError};
 use crate::metrics::SinkMetrics;
 
@@ -61,6 +63,13 @@ impl Shared {
     }
 }
 
+impl WakeSpan for Shared {
+    fn wake(&self, dispatcher: DispatcherId) {
+        self.core().wake(dispatcher);
+        self.wake.notify_one();
+    }
+}
+
 /// Takes work from dispatchers and has it done by its threads.
 pub struct Scheduler {
     shared: Arc<Shared>,
@@ -87,6 +96,8 @@ impl Scheduler {
             metrics: SinkMetrics::new(changefeed),
             started: Instant::now(),
         });
+        let waker: Weak<dyn WakeSpan> = Arc::downgrade(&(Arc::clone(&shared) as Arc<dyn WakeSpan>));
+        shared.backend.attach(SpanWaker(waker));
         let mut scheduler = Self {
             shared: Arc::clone(&shared),
             threads: Vec::new(),

@@ -26,6 +26,8 @@ struct Answers {
     ddl: Vec<(OrderKey, DdlDone)>,
     needs_commit: bool,
     closed: bool,
+    /// Pieces of work that were done; the writer cannot take the others yet.
+    done: usize,
 }
 
 /// A span whose answers wait for a commit. Nobody works on it meanwhile.
@@ -33,6 +35,8 @@ struct Held {
     dispatcher: DispatcherId,
     span: OpenedSpan,
     answers: Answers,
+    /// Work that the writer cannot take yet.
+    rest: Vec<SinkWork>,
 }
 
 enum Next {
@@ -103,10 +107,15 @@ fn work(shared: &Shared, pull: Pull<OpenedSpan>, context: &mut WorkerContext) ->
     let Pull {
         dispatcher,
         writer: mut span,
-        work,
+        mut work,
         tick,
     } = pull;
     let result = catch_unwind(AssertUnwindSafe(|| run_work(&mut span, &work, tick, context)));
+    let result = result.unwrap_or(Err(SinkError::Panicked));
+    let rest = match &result {
+        Ok(answers) if !answers.closed => work.split_off(answers.done.min(work.len())),
+        _ => Vec::new(),
+    };
     let newest = work.iter().rev().find_map(|work| match work {
         SinkWork::Rows(batch) => Some(batch.last),
         _ => None,
@@ -116,7 +125,7 @@ fn work(shared: &Shared, pull: Pull<OpenedSpan>, context: &mut WorkerContext) ->
     }
     context.scratch.clear();
     context.scratch.shrink_to(SCRATCH_KEPT_BYTES);
-    match result.unwrap_or(Err(SinkError::Panicked)) {
+    match result {
         Ok(answers) => {
             if let Some(newest) = newest {
                 shared.metrics.lag(lag_seconds(newest));
@@ -125,6 +134,7 @@ fn work(shared: &Shared, pull: Pull<OpenedSpan>, context: &mut WorkerContext) ->
                 dispatcher,
                 span,
                 answers,
+                rest,
             };
             if held.answers.needs_commit {
                 return Some(held);
@@ -152,7 +162,15 @@ fn run_work(
     let mut flushed = false;
     let writer = &mut span.writer;
     let before = writer.reached().durable;
+    // What was reached while it was not worked on lets work go on.
+    if tick {
+        writer.tick(context)?;
+    }
     for piece in work {
+        if !writer.ready(piece, context)? {
+            break;
+        }
+        answers.done += 1;
         match piece {
             SinkWork::Rows(batch) => writer.write(batch, context)?,
             SinkWork::Flush => {
@@ -170,9 +188,6 @@ fn run_work(
             }
         }
     }
-    if tick && !answers.closed {
-        writer.tick(context)?;
-    }
     writer.settle(context)?;
     let reached = writer.reached();
     answers.needs_commit = reached.needs_commit;
@@ -186,6 +201,7 @@ fn answer(shared: &Shared, held: Held) {
         dispatcher,
         span,
         answers,
+        rest,
     } = held;
     if !answers.closed {
         if let Some(upto) = answers.durable {
@@ -205,7 +221,15 @@ fn answer(shared: &Shared, held: Held) {
         Finish::Closed
     } else {
         let due = span.writer.due();
-        Finish::Idle { writer: span, due }
+        if rest.is_empty() {
+            Finish::Idle { writer: span, due }
+        } else {
+            Finish::Held {
+                writer: span,
+                due,
+                rest,
+            }
+        }
     };
     give_back(shared, dispatcher, finish);
 }
