@@ -125,6 +125,11 @@ impl<W> SchedulerCore<W> {
         self.spans.contains_key(&dispatcher)
     }
 
+    /// Whether the span's next work waits for a call of `wake`.
+    pub fn is_held(&self, dispatcher: DispatcherId) -> bool {
+        self.spans.get(&dispatcher).is_some_and(|span| span.held)
+    }
+
     /// Number of spans.
     pub fn len(&self) -> usize {
         self.spans.len()

@@ -12,7 +12,7 @@ use weir_types::{DdlEvent, DispatcherId, ErrorClass, OrderKey};
 
 use super::core::{Finish, PULL_BYTES_MAX, PULL_WORK_MAX, SchedulerCore};
 use super::*;
-use crate::contract::{DdlDone, Reached, SpanTable, WorkerContext};
+use crate::contract::{DdlDone, Reached, SpanTable, SpanWaker, WorkerContext};
 use crate::testing::{Answer, channel, key};
 
 fn batch(number: u64, bytes: usize) -> SinkWork {
@@ -129,27 +129,63 @@ fn failed_and_closed_spans_give_work_back() {
     core.open(A, ()).expect("free again");
 }
 
+#[test]
+fn a_held_span_waits_to_be_woken() {
+    let mut core = SchedulerCore::default();
+    core.open(A, ()).unwrap();
+    core.push(A, batch(1, 1)).unwrap();
+    let held = |rest| Finish::Held {
+        writer: (),
+        due: None,
+        rest,
+    };
+    let pull = core.pull(0).expect("ready");
+    core.finish(A, held(pull.work));
+    core.push(A, batch(2, 1)).unwrap();
+    assert!(core.pull(0).is_none(), "more work does not help");
+    core.wake(A);
+    let pull = core.pull(0).expect("woken");
+    assert!(pull.tick);
+    assert_eq!(pull.work.iter().map(number).collect::<Vec<_>>(), [1, 2]);
+    // Woken while it is worked on: what it was woken for may have come too late for it.
+    core.wake(A);
+    core.finish(A, held(pull.work));
+    let pull = core.pull(0).expect("woken before it was given back");
+    core.finish(A, held(pull.work));
+    assert!(core.pull(0).is_none(), "a call wakes once");
+    core.wake(B);
+}
+
 proptest! {
     /// Whatever the order of pushes, pulls and ends: each span's work comes out whole
     /// and in order, and one span is never out twice.
     #[test]
-    fn work_of_a_span_stays_in_order(steps in proptest::collection::vec((0_u8..3, 0_u32..4), 1..200)) {
+    fn work_of_a_span_stays_in_order(steps in proptest::collection::vec((0_u8..5, 0_u32..4), 1..200)) {
         let mut core = SchedulerCore::default();
         for id in 0..4 {
             core.open(DispatcherId(id), ()).unwrap();
         }
         let (mut pushed, mut done) = (HashMap::<u32, u64>::new(), HashMap::<u32, u64>::new());
-        let mut out: Vec<DispatcherId> = Vec::new();
-        let mut pull = |core: &mut SchedulerCore<()>, out: &mut Vec<DispatcherId>| {
+        let mut out: Vec<(DispatcherId, Vec<SinkWork>)> = Vec::new();
+        let pull = |core: &mut SchedulerCore<()>, out: &mut Vec<(DispatcherId, Vec<SinkWork>)>| {
             let Some(pull) = core.pull(0) else { return false };
-            assert!(!out.contains(&pull.dispatcher));
-            for work in &pull.work {
-                let next = done.entry(pull.dispatcher.0).or_default();
+            assert!(out.iter().all(|(id, _)| *id != pull.dispatcher));
+            out.push((pull.dispatcher, pull.work));
+            true
+        };
+        let mut finish = |core: &mut SchedulerCore<()>, (id, mut work): (DispatcherId, Vec<SinkWork>), taken: usize| {
+            let rest = work.split_off(taken.min(work.len()));
+            for work in &work {
+                let next = done.entry(id.0).or_default();
                 *next += 1;
                 assert_eq!(number(work), *next);
             }
-            out.push(pull.dispatcher);
-            true
+            let finish = if rest.is_empty() {
+                Finish::Idle { writer: (), due: None }
+            } else {
+                Finish::Held { writer: (), due: None, rest }
+            };
+            core.finish(id, finish);
         };
         for (step, id) in steps {
             match step {
@@ -161,15 +197,21 @@ proptest! {
                 1 => {
                     pull(&mut core, &mut out);
                 }
+                2 => core.wake(DispatcherId(id)),
+                // 3: the writer takes all; 4: some, and is held.
                 _ => if !out.is_empty() {
-                    let id = out.remove(id as usize % out.len());
-                    core.finish(id, Finish::Idle { writer: (), due: None });
+                    let pulled = out.remove(id as usize % out.len());
+                    finish(&mut core, pulled, if step == 3 { usize::MAX } else { id as usize });
                 },
             }
         }
+        // Whoever is held is woken in the end; nobody else needs it.
         loop {
-            out.drain(..).for_each(|id| {
-                core.finish(id, Finish::Idle { writer: (), due: None });
+            for pulled in std::mem::take(&mut out) {
+                finish(&mut core, pulled, usize::MAX);
+            }
+            (0..4).for_each(|id| if core.is_held(DispatcherId(id)) {
+                core.wake(DispatcherId(id));
             });
             if !pull(&mut core, &mut out) {
                 break;
@@ -304,6 +346,110 @@ fn a_panic_or_an_error_fails_its_span_only() {
                 .any(|answer| matches!(answer, Answer::Durable(d) if d.dispatcher == A && d.upto >= key(13)))
         );
     }
+}
+
+/// Takes nothing before it is allowed to.
+struct Patient {
+    allowed: Arc<std::sync::atomic::AtomicBool>,
+    ticks: u64,
+}
+
+struct PatientBackend {
+    allowed: Arc<std::sync::atomic::AtomicBool>,
+    waker: Arc<std::sync::Mutex<Option<SpanWaker>>>,
+}
+
+impl Backend for PatientBackend {
+    fn open(&self, _: DispatcherId, _: &[SpanTable]) -> Result<Box<dyn SpanWriter>> {
+        Ok(Box::new(Patient {
+            allowed: Arc::clone(&self.allowed),
+            ticks: 0,
+        }))
+    }
+
+    fn commit(&self, _: &mut WorkerContext) -> Result<()> {
+        Ok(())
+    }
+
+    fn attach(&self, waker: SpanWaker) {
+        *self.waker.lock().unwrap() = Some(waker);
+    }
+}
+
+impl SpanWriter for Patient {
+    fn ready(&mut self, _: &SinkWork, _: &mut WorkerContext) -> Result<bool> {
+        Ok(self.allowed.load(std::sync::atomic::Ordering::SeqCst))
+    }
+
+    fn write(&mut self, _: &EventBatch, _: &mut WorkerContext) -> Result<()> {
+        assert!(self.allowed.load(std::sync::atomic::Ordering::SeqCst));
+        Ok(())
+    }
+
+    fn settle(&mut self, _: &mut WorkerContext) -> Result<()> {
+        Ok(())
+    }
+
+    fn flush(&mut self, _: &mut WorkerContext) -> Result<()> {
+        Ok(())
+    }
+
+    fn ddl(&mut self, _: OrderKey, _: &DdlEvent, _: &mut WorkerContext) -> Result<DdlDone> {
+        Ok(DdlDone::default())
+    }
+
+    fn tick(&mut self, _: &mut WorkerContext) -> Result<()> {
+        self.ticks += 1;
+        Ok(())
+    }
+
+    fn reached(&mut self) -> Reached {
+        Reached {
+            durable: key(self.ticks),
+            needs_commit: false,
+        }
+    }
+
+    fn due(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// What a writer cannot take stays with its span, in order, and no thread waits for it; what it reaches later is
+/// reported when it is woken.
+#[test]
+fn a_writer_that_cannot_go_on_is_asked_again_when_it_is_woken() {
+    let (answers, receiver) = channel();
+    let (allowed, waker) = (Arc::default(), Arc::default());
+    let backend = PatientBackend {
+        allowed: Arc::clone(&allowed),
+        waker: Arc::clone(&waker),
+    };
+    let scheduler = Scheduler::start(Box::new(backend), Box::new(Arc::clone(&answers)), "test", 1).unwrap();
+    scheduler.open(OpenSpan {
+        dispatcher: A,
+        tables: Vec::new(),
+        replies: Arc::clone(&answers) as Arc<dyn SpanReplies>,
+    });
+    for work in [batch(1, 10), SinkWork::Flush, batch(2, 10)] {
+        scheduler.write(SinkWrite { dispatcher: A, work });
+    }
+    assert!(receiver.recv_timeout(Duration::from_millis(100)).is_err());
+    allowed.store(true, std::sync::atomic::Ordering::SeqCst);
+    let waker = waker.lock().unwrap().clone().expect("a waker");
+    waker.wake(A);
+    let mut answers = Vec::new();
+    while released(&answers, A) < 2 || !answers.iter().any(|answer| matches!(answer, Answer::Durable(_))) {
+        answers.push(receiver.recv_timeout(Duration::from_secs(10)).expect("an answer"));
+    }
+    waker.wake(A);
+    let next = receiver.recv_timeout(Duration::from_secs(10)).expect("an answer");
+    assert!(
+        matches!(next, Answer::Durable(durable) if durable.upto == key(2)),
+        "{next:?}"
+    );
+    scheduler.stop();
+    waker.wake(A);
 }
 
 #[test]
