@@ -16,6 +16,17 @@ pub fn is_system_schema(schema: &str) -> bool {
         .any(|name| schema.eq_ignore_ascii_case(name))
 }
 
+/// Whether a table, or some table of a schema if `name` has no table, is replicated.
+/// Without a filter everything is but system schemas.
+pub fn is_wanted(filter: Option<&TableFilter>, name: &TableName) -> bool {
+    match filter {
+        _ if is_system_schema(&name.schema) => false,
+        None => true,
+        Some(filter) if name.table.is_empty() => filter.may_match_schema(&name.schema),
+        Some(filter) => filter.matches(name),
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Rule {
     include: bool,

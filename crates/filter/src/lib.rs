@@ -9,7 +9,7 @@ mod pattern;
 mod router;
 
 pub use error::{FilterError, Result};
-pub use filter::{SYSTEM_SCHEMAS, TableFilter, is_system_schema};
+pub use filter::{SYSTEM_SCHEMAS, TableFilter, is_system_schema, is_wanted};
 pub use pattern::NameCase;
 pub use router::{Collision, RouteRule, Router};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_codec::CanalOptions;
-use weir_filter::{NameCase, Router};
+use weir_filter::{NameCase, Router, TableFilter};
 use weir_types::{ChangefeedId, LineageId, Secret, TlsOptions};
 
 /// Bytes of messages that may be under way, unless configured otherwise.
@@ -113,6 +113,8 @@ pub struct KafkaSinkConfig {
     pub canal: CanalOptions,
     /// Names at the target.
     pub router: Arc<Router>,
+    /// Tables that are replicated; none for all. A DDL is sent only if it concerns some.
+    pub filter: Option<Arc<TableFilter>>,
     /// File that keeps the partition counts that rows are spread by.
     pub state_file: PathBuf,
     /// Bytes of messages that may be under way.
@@ -149,6 +151,7 @@ impl KafkaSinkConfig {
             librdkafka: BTreeMap::new(),
             canal: CanalOptions::default(),
             router: Arc::new(Router::identity(NameCase::Sensitive)),
+            filter: None,
             state_file,
             queue_bytes: QUEUE_BYTES_DEFAULT,
             workers: WORKERS_DEFAULT,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use weir_filter::{NameCase, Router, TableFilter, is_system_schema};
+use weir_filter::{NameCase, Router, TableFilter, is_wanted};
 use weir_types::{ChangefeedId, LineageId, OrderKey, Secret, TableName, TlsOptions};
 
 /// Connections that write rows, unless configured otherwise.
@@ -113,12 +113,7 @@ impl MysqlSinkConfig {
 
     /// Whether a table, or some table of a schema, is replicated.
     pub(crate) fn wants(&self, name: &TableName) -> bool {
-        match &self.filter {
-            _ if is_system_schema(&name.schema) => false,
-            None => true,
-            Some(filter) if name.table.is_empty() => filter.may_match_schema(&name.schema),
-            Some(filter) => filter.matches(name),
-        }
+        is_wanted(self.filter.as_deref(), name)
     }
 
     pub(crate) fn connections(&self) -> usize {

@@ -1,0 +1,52 @@
+//! DDL as messages: on partition 0 of each topic that the statement concerns, without a
+//! key, behind all rows of its tables.
+
+use std::sync::Arc;
+
+use weir_types::{DdlEvent, ErrorReport, OrderKey, TableName};
+
+use crate::backend::Shared;
+use crate::error::{KafkaSinkError, Result};
+use crate::rows::Sender;
+
+/// Where a DDL is written to.
+pub(crate) struct Place {
+    pub(crate) topic: Arc<str>,
+    /// The table that the message names: the first one of the topic.
+    pub(crate) target: TableName,
+}
+
+/// Topics of a DDL, each once.
+pub(crate) fn places(shared: &Shared, event: &DdlEvent) -> Result<Vec<Place>> {
+    let router = &shared.config.router;
+    let mut places: Vec<Place> = Vec::new();
+    for name in event.writes.iter().filter(|name| shared.wants(name)) {
+        let target = if name.table.is_empty() {
+            let schema = router.route_schema(&name.schema);
+            TableName::new(schema.map_or_else(|| Arc::clone(&name.schema), Arc::from), "")
+        } else {
+            router.route(name)
+        };
+        let Some(topic) = shared.names.ddl_topic(&target)? else {
+            continue;
+        };
+        if places.iter().all(|place| place.topic != topic) {
+            places.push(Place { topic, target });
+        }
+    }
+    Ok(places)
+}
+
+/// Hands over the message of a DDL.
+pub(crate) fn send(sender: &Sender<'_>, key: OrderKey, event: &DdlEvent) -> Result<()> {
+    let mut value = Vec::new();
+    sender
+        .shared
+        .format
+        .ddl_message(&mut value, key, event, sender.target)
+        .map_err(|error| KafkaSinkError::Encode {
+            table: sender.target.clone(),
+            reason: ErrorReport::new(&error).to_string(),
+        })?;
+    sender.send(0, None, &value)
+}
