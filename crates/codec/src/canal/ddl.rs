@@ -51,7 +51,7 @@ pub(super) fn type_name(event: &DdlEvent) -> &'static str {
     }
 }
 
-/// Writes the message of a DDL and a line feed. `target` is the routed name of the
+/// Writes the message of a DDL. `target` is the routed name of the
 /// first table that it writes.
 pub(super) fn write<W: Write>(
     out: &mut W,
@@ -69,7 +69,7 @@ pub(super) fn write<W: Write>(
     write!(out, "\",\"es\":{},\"ts\":{built},\"sql\":", event.commit_time_ms)?;
     escape::write_string(out, &event.sql)?;
     out.write_all(b",\"sqlType\":null,\"mysqlType\":null,\"old\":null,\"data\":null,")?;
-    writeln!(out, "\"_weir\":{{\"key\":\"{key}\"}}}}")?;
+    write!(out, "\"_weir\":{{\"key\":\"{key}\"}}}}")?;
     Ok(())
 }
 

@@ -14,6 +14,7 @@
 //! together name a row change for good. `docs/file-format.md` has the whole dialect.
 
 mod ddl;
+mod message;
 mod types;
 mod value;
 
@@ -165,6 +166,20 @@ impl CanalJson {
         TableEncoder::new(self.options, version, target)
     }
 
+    /// Writes a DDL as a message, without a line feed. `target` as in `write_ddl`.
+    ///
+    /// # Errors
+    /// Writing to memory does not fail.
+    pub fn ddl_message(
+        &self,
+        out: &mut Vec<u8>,
+        key: OrderKey,
+        event: &DdlEvent,
+        target: &TableName,
+    ) -> Result<()> {
+        ddl::write(out, key, event, target)
+    }
+
     /// Writes a DDL and a line feed. `target` is the routed name of the first table that
     /// it writes.
     ///
@@ -177,8 +192,17 @@ impl CanalJson {
         event: &DdlEvent,
         target: &TableName,
     ) -> Result<()> {
-        ddl::write(out, key, event, target)
+        ddl::write(out, key, event, target)?;
+        Ok(out.write_all(b"\n")?)
     }
+}
+
+/// Columns that a message has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Columns {
+    All,
+    /// Those of the primary key.
+    Key,
 }
 
 /// Encodes the rows of one table version.
@@ -191,6 +215,8 @@ pub struct TableEncoder {
     /// Everything between `ts` and `old`.
     middle: Vec<u8>,
     columns: Vec<ColumnPlan>,
+    /// Indexes of the columns of the primary key.
+    primary_key: Box<[usize]>,
     plan: Arc<RowPlan>,
     scratch: Vec<u8>,
 }
@@ -270,6 +296,7 @@ impl TableEncoder {
             head: head(version, target)?,
             middle: middle(options, version)?,
             columns: columns.collect::<Result<_>>()?,
+            primary_key: version.primary_key.iter().map(|&i| usize::from(i)).collect(),
             plan: Arc::new(RowPlan::new(version)?),
             scratch: Vec::new(),
         })
@@ -286,10 +313,26 @@ impl TableEncoder {
         event: &RowEvent<'a>,
         images: &mut RowImages<'a>,
     ) -> Result<u64> {
+        self.for_each_row(event, images, |encoder, change| encoder.write_row(out, change))
+    }
+
+    /// Calls `each` with every row change of a row event, in order; returns their number.
+    /// `images` as in `write_event`.
+    ///
+    /// # Errors
+    /// The rows cannot be decoded, and those of `each`, which end it.
+    pub fn for_each_row<'a, E: From<CodecError>>(
+        &mut self,
+        event: &RowEvent<'a>,
+        images: &mut RowImages<'a>,
+        mut each: impl FnMut(&mut Self, &RowChange<'_, 'a>) -> std::result::Result<(), E>,
+    ) -> std::result::Result<u64, E> {
         let plan = Arc::clone(&self.plan);
-        let mut reader = plan.rows(event.kind, event.flags, event.body)?;
+        let mut reader = plan
+            .rows(event.kind, event.flags, event.body)
+            .map_err(CodecError::from)?;
         let mut row = 0;
-        while reader.next(images)? {
+        while reader.next(images).map_err(CodecError::from)? {
             let before = Image::new(&images.before, images.before_columns);
             let after = Image::new(&images.after, images.after_columns);
             let change = RowChange {
@@ -299,7 +342,7 @@ impl TableEncoder {
                 before: (event.kind != RowKind::Insert).then_some(before),
                 after: (event.kind != RowKind::Delete).then_some(after),
             };
-            self.write_row(out, &change)?;
+            each(self, &change)?;
             row += 1;
         }
         Ok(row)
@@ -313,6 +356,11 @@ impl TableEncoder {
     /// The writer failed, text is not valid in its charset, an ENUM or SET value has no
     /// member, JSON is malformed, or an image has another number of columns.
     pub fn write_row<W: Write>(&mut self, out: &mut W, change: &RowChange<'_, '_>) -> Result<()> {
+        self.write_object(out, change, Columns::All)?;
+        Ok(out.write_all(b"\n")?)
+    }
+
+    fn check_shape(&self, change: &RowChange<'_, '_>) -> Result<()> {
         for image in change.before.iter().chain(&change.after) {
             if image.values.len() != self.columns.len() {
                 return Err(CodecError::RowShape {
@@ -322,6 +370,16 @@ impl TableEncoder {
                 });
             }
         }
+        Ok(())
+    }
+
+    fn write_object<W: Write>(
+        &mut self,
+        out: &mut W,
+        change: &RowChange<'_, '_>,
+        columns: Columns,
+    ) -> Result<()> {
+        self.check_shape(change)?;
         let mut number = itoa::Buffer::new();
         let millis = number.format(change.key.commit_ts.millis()).as_bytes();
         out.write_all(&self.head)?;
@@ -332,7 +390,7 @@ impl TableEncoder {
         out.write_all(millis)?;
         out.write_all(&self.middle)?;
         match (change.before, change.after) {
-            (Some(before), Some(after)) => {
+            (Some(before), Some(after)) if columns == Columns::All => {
                 out.write_all(b"[{")?;
                 self.write_changed(out, &before, &after)?;
                 out.write_all(b"}]")?;
@@ -340,12 +398,18 @@ impl TableEncoder {
             _ => out.write_all(b"null")?,
         }
         out.write_all(b",\"data\":[{")?;
-        self.write_data(out, change)?;
+        match columns {
+            Columns::All => self.write_data(out, change)?,
+            Columns::Key => self.write_key_data(out, change)?,
+        }
         out.write_all(b"}],\"_weir\":{\"key\":\"")?;
         out.write_all(&hex_key(change.key))?;
         out.write_all(b"\",\"row\":")?;
         out.write_all(number.format(change.row).as_bytes())?;
-        Ok(out.write_all(b"}}\n")?)
+        if columns == Columns::Key {
+            out.write_all(b",\"keys-only\":true")?;
+        }
+        Ok(out.write_all(b"}}")?)
     }
 
     fn write_changed<W: Write>(
