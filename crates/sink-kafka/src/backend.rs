@@ -68,6 +68,7 @@ impl Shared {
             name: Arc::clone(name),
             partitions,
             message_max_bytes: info.message_max_bytes,
+            producer: self.producers.of(info.message_max_bytes)?,
         }))
     }
 

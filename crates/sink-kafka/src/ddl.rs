@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use weir_types::{DdlEvent, ErrorReport, OrderKey, TableName};
+use weir_sink::Result as SinkResult;
+use weir_types::{DdlEvent, OrderKey, TableName};
 
 use crate::backend::Shared;
-use crate::error::{KafkaSinkError, Result};
+use crate::error::Result;
 use crate::rows::Sender;
 
 /// Where a DDL is written to.
@@ -38,15 +39,11 @@ pub(crate) fn places(shared: &Shared, event: &DdlEvent) -> Result<Vec<Place>> {
 }
 
 /// Hands over the message of a DDL.
-pub(crate) fn send(sender: &Sender<'_>, key: OrderKey, event: &DdlEvent) -> Result<()> {
+pub(crate) fn send(sender: &Sender<'_>, key: OrderKey, event: &DdlEvent) -> SinkResult<()> {
     let mut value = Vec::new();
     sender
         .shared
         .format
-        .ddl_message(&mut value, key, event, sender.target)
-        .map_err(|error| KafkaSinkError::Encode {
-            table: sender.target.clone(),
-            reason: ErrorReport::new(&error).to_string(),
-        })?;
-    sender.send(0, None, &value)
+        .ddl_message(&mut value, key, event, sender.target)?;
+    Ok(sender.send(0, None, &value)?)
 }

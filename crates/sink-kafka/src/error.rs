@@ -1,6 +1,7 @@
 //! What can go wrong.
 
-use weir_types::{Classified, ErrorClass, TableName};
+use weir_sink::SinkError;
+use weir_types::{Classified, ErrorClass, ErrorReport, TableName};
 
 /// Result of the sink.
 pub type Result<T> = std::result::Result<T, KafkaSinkError>;
@@ -126,21 +127,25 @@ pub enum KafkaSinkError {
         /// Why.
         reason: String,
     },
-    /// Rows cannot be written as canal-json.
-    #[error("rows of `{table}` cannot be encoded: {reason}")]
-    Encode {
-        /// The table.
-        table: TableName,
-        /// Why.
-        reason: String,
-    },
+    /// The sink stops.
+    #[error("the sink stops")]
+    Stopping,
+}
+
+impl From<KafkaSinkError> for SinkError {
+    fn from(error: KafkaSinkError) -> Self {
+        match error {
+            KafkaSinkError::Stopping => Self::Stopping,
+            error => Self::Target(Box::new(ErrorReport::new(&error))),
+        }
+    }
 }
 
 impl Classified for KafkaSinkError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Property { .. } => ErrorClass::Usage,
-            Self::Unreachable { .. } | Self::Unavailable { .. } | Self::Producer { .. } => {
+            Self::Unreachable { .. } | Self::Unavailable { .. } | Self::Producer { .. } | Self::Stopping => {
                 ErrorClass::Transient
             }
             Self::Login { .. } | Self::Tls { .. } | Self::State { .. } => ErrorClass::Changefeed,
@@ -150,8 +155,7 @@ impl Classified for KafkaSinkError {
             | Self::TopicShared { .. }
             | Self::PartitionsChanged { .. }
             | Self::TooLarge { .. }
-            | Self::Refused { .. }
-            | Self::Encode { .. } => ErrorClass::Table,
+            | Self::Refused { .. } => ErrorClass::Table,
         }
     }
 
@@ -171,7 +175,7 @@ impl Classified for KafkaSinkError {
             Self::Refused { .. } => "WEIR-KFK-012",
             Self::Producer { .. } => "WEIR-KFK-013",
             Self::State { .. } => "WEIR-KFK-014",
-            Self::Encode { .. } => "WEIR-KFK-015",
+            Self::Stopping => "WEIR-KFK-015",
         }
     }
 
@@ -198,7 +202,7 @@ impl Classified for KafkaSinkError {
             }
             Self::Refused { .. } => "grant what is missing or repair the topic, and start again",
             Self::State { .. } => "repair the file's folder; without the file the counts are read anew",
-            Self::Encode { .. } => "exclude the table, or correct the value at the source",
+            Self::Stopping => "nothing: it goes on from the last checkpoint",
         }
         .to_owned()
     }

@@ -6,11 +6,25 @@
 //!   who may send more, without I/O.
 //! * `writer` and `backend`: spans behind the scheduler of `weir-sink`.
 
+mod backend;
+mod client;
 mod config;
+mod ddl;
 mod delivery;
 mod error;
+pub mod metrics;
+mod names;
+mod partition;
+mod prepared;
+mod rows;
+mod topics;
+mod writer;
 
+pub use client::properties::property_fault;
 pub use config::{
-    CreateTopics, KafkaSinkConfig, MessageTooLarge, PartitionBy, PartitionCountChange, Sasl, SaslMechanism,
+    CreateTopics, KafkaSinkConfig, MessageTooLarge, PartitionBy, PartitionCountChange, QUEUE_BYTES_DEFAULT,
+    REQUEST_TIMEOUT_DEFAULT, Sasl, SaslMechanism, WORKERS_DEFAULT,
 };
 pub use error::{KafkaSinkError, Result};
+pub use names::topic_template_fault;
+pub use prepared::prepare;

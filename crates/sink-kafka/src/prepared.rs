@@ -32,7 +32,7 @@ pub fn prepare(config: KafkaSinkConfig, counters: Arc<SinkCounters>) -> Result<P
     let shared = Arc::new(Shared {
         format: CanalJson::new(config.canal),
         names: Names::new(&config)?,
-        producers: Producers::new(&config, away, Arc::clone(&metrics))?,
+        producers: Producers::new(&config, away, Arc::clone(&metrics)),
         book: TopicBook::open(&config.state_file, config.partition_count_change)?,
         told: Mutex::new(0),
         cluster,

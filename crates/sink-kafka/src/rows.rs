@@ -6,12 +6,12 @@ use std::time::Duration;
 use weir_binlog::RowImages;
 use weir_codec::canal::{Image, RowChange};
 use weir_codec::{RowCounts, TableEncoder};
-use weir_sink::Blocked;
 use weir_sink::contract::WorkerContext;
+use weir_sink::{Blocked, Result as SinkResult, SinkError};
 use weir_types::{OrderKey, RowEvent, RowKind, TableName};
 
 use crate::backend::Shared;
-use crate::client::Sent;
+use crate::client::{Producer, Sent};
 use crate::config::{MessageTooLarge, PartitionBy};
 use crate::delivery::{Unit, message_cost};
 use crate::error::{KafkaSinkError, Result};
@@ -32,6 +32,7 @@ pub(crate) struct TopicUse {
     pub(crate) partitions: u32,
     /// Largest batch that it takes, bytes.
     pub(crate) message_max_bytes: usize,
+    pub(crate) producer: Producer,
 }
 
 /// Hands over the messages of one unit.
@@ -69,38 +70,25 @@ impl Sender<'_> {
         images: &mut RowImages<'e>,
         room: &mut Room,
         handed: &mut Handed,
-    ) -> Result<()> {
-        let mut failed = None;
-        let visited = encoder.for_each_row(event, images, |encoder, change| {
-            match self.row(encoder, change, room) {
-                Ok(bytes) => {
-                    handed.counts.add(change.kind, 1);
-                    handed.bytes += bytes as u64;
-                    Ok(true)
-                }
-                Err(error) => {
-                    failed = Some(error);
-                    Ok(false)
-                }
-            }
-        });
-        match (failed, visited) {
-            (Some(error), _) => Err(error),
-            (None, visited) => visited.map(drop).map_err(|error| self.encode(&error)),
-        }
-    }
-
-    fn encode(&self, error: &weir_codec::CodecError) -> KafkaSinkError {
-        KafkaSinkError::Encode {
-            table: self.target.clone(),
-            reason: weir_types::ErrorReport::new(error).to_string(),
-        }
+    ) -> SinkResult<()> {
+        encoder.for_each_row(event, images, |encoder, change| {
+            let bytes = self.row(encoder, change, room)?;
+            handed.counts.add(change.kind, 1);
+            handed.bytes += bytes as u64;
+            Ok::<_, SinkError>(())
+        })?;
+        Ok(())
     }
 
     /// Sends a row change: a change of the key as the end of the one and the begin of
     /// the other.
-    fn row(&self, encoder: &mut TableEncoder, change: &RowChange<'_, '_>, room: &mut Room) -> Result<usize> {
-        if change.kind == RowKind::Update && encoder.key_changed(change) {
+    fn row(
+        &self,
+        encoder: &mut TableEncoder,
+        change: &RowChange<'_, '_>,
+        room: &mut Room,
+    ) -> SinkResult<usize> {
+        if change.kind == RowKind::Update && encoder.key_changed(change, &mut room.key, &mut room.value)? {
             let end = RowChange {
                 kind: RowKind::Delete,
                 after: None,
@@ -121,18 +109,16 @@ impl Sender<'_> {
         encoder: &mut TableEncoder,
         change: &RowChange<'_, '_>,
         room: &mut Room,
-    ) -> Result<usize> {
+    ) -> SinkResult<usize> {
         let Room { key, value } = room;
         key.clear();
         value.clear();
         let image: Option<&Image<'_, '_>> = change.after.as_ref().or(change.before.as_ref());
         let keyed = match image {
-            Some(image) => encoder.write_key(key, image).map_err(|error| self.encode(&error))?,
+            Some(image) => encoder.write_key(key, image)?,
             None => false,
         };
-        encoder
-            .write_message(value, change)
-            .map_err(|error| self.encode(&error))?;
+        encoder.write_message(value, change)?;
         let limit = self.topic.message_max_bytes.saturating_sub(RECORD_OVERHEAD);
         if key.len() + value.len() > limit && !self.too_large(encoder, change, key.len(), value, limit)? {
             return Ok(0);
@@ -160,7 +146,7 @@ impl Sender<'_> {
         key_bytes: usize,
         value: &mut Vec<u8>,
         limit: usize,
-    ) -> Result<bool> {
+    ) -> SinkResult<bool> {
         let bytes = key_bytes + value.len();
         let error = || KafkaSinkError::TooLarge {
             table: self.target.clone(),
@@ -172,13 +158,11 @@ impl Sender<'_> {
         let policy = self.shared.config.message_too_large;
         if policy == MessageTooLarge::KeysOnly {
             value.clear();
-            encoder
-                .write_keys_only(value, change)
-                .map_err(|error| self.encode(&error))?;
+            encoder.write_keys_only(value, change)?;
         }
         match policy {
-            MessageTooLarge::Error => Err(error()),
-            MessageTooLarge::KeysOnly if key_bytes + value.len() > limit => Err(error()),
+            MessageTooLarge::Error => Err(error().into()),
+            MessageTooLarge::KeysOnly if key_bytes + value.len() > limit => Err(error().into()),
             MessageTooLarge::KeysOnly | MessageTooLarge::SkipAndLog => {
                 let sent = policy == MessageTooLarge::KeysOnly;
                 self.shared.metrics.too_large(sent);
@@ -193,10 +177,8 @@ impl Sender<'_> {
         let cost = message_cost(key.map_or(0, <[u8]>::len), value.len());
         self.unit.add(cost);
         loop {
-            let sent = self
-                .shared
-                .producers
-                .send(self.topic, partition, key, value, self.unit);
+            let topic = self.topic;
+            let sent = topic.producer.send(&topic.name, partition, key, value, self.unit);
             let error = match sent {
                 Ok(()) => return Ok(()),
                 Err(Sent::Full) if self.worker.pause(FULL_WAIT, Blocked::Unavailable) => continue,

@@ -17,7 +17,7 @@ use weir_types::{DdlEvent, DdlKind, DispatcherId, OrderKey, TableName, TableVers
 use crate::backend::Shared;
 use crate::ddl;
 use crate::delivery::SpanDelivery;
-use crate::error::{KafkaSinkError, Result};
+use crate::error::Result;
 use crate::partition::murmur2;
 use crate::rows::{Handed, Room, Sender, TopicUse};
 
@@ -92,7 +92,11 @@ impl KafkaSpan {
             return Ok(true);
         };
         let generation = self.shared.cluster.generation();
-        if table.known.as_ref().is_none_or(|known| known.generation != generation) {
+        if table
+            .known
+            .as_ref()
+            .is_none_or(|known| known.generation != generation)
+        {
             let idle = self.delivery.is_empty();
             let Some(topic) = self.shared.topic(&table.topic, self.dispatcher, idle)? else {
                 return Ok(false);
@@ -104,7 +108,7 @@ impl KafkaSpan {
 
     /// Hands over the messages of a DDL once all rows have arrived; true when they have
     /// arrived too.
-    fn ddl_arrived(&mut self, key: OrderKey, event: &DdlEvent, worker: &WorkerContext) -> Result<bool> {
+    fn ddl_arrived(&mut self, key: OrderKey, event: &DdlEvent, worker: &WorkerContext) -> SinkResult<bool> {
         if event.kind == DdlKind::ImplicitCreate {
             return Ok(true);
         }

@@ -1,0 +1,221 @@
+//! Producers, and what becomes of their messages.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rdkafka::ClientContext;
+use rdkafka::Message;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{BorrowedMessage, DeliveryResult};
+use rdkafka::producer::{BaseRecord, NoCustomPartitioner, ProducerContext, ThreadedProducer};
+
+use super::{context, properties};
+use crate::config::KafkaSinkConfig;
+use crate::delivery::{Unit, message_cost};
+use crate::error::{KafkaSinkError, Result};
+use crate::metrics::KafkaMetrics;
+
+/// Told when no broker can be reached any more, and when one can again.
+pub(crate) type Away = Arc<dyn Fn(bool) + Send + Sync>;
+
+/// Why a message was not taken.
+#[derive(Debug)]
+pub(crate) enum Sent {
+    /// There is no room for now.
+    Full,
+    /// It never will be.
+    Failed(KafkaSinkError),
+}
+
+struct Context {
+    away: Away,
+    is_away: AtomicBool,
+    metrics: Arc<KafkaMetrics>,
+}
+
+impl Context {
+    fn set_away(&self, away: bool) {
+        if self.is_away.swap(away, Ordering::AcqRel) != away {
+            self.metrics.connected(!away);
+            (self.away)(away);
+            if away {
+                tracing::warn!(
+                    code = "WEIR-KFK-002",
+                    "no broker can be reached; messages wait until one can"
+                );
+            } else {
+                tracing::info!("messages arrive again");
+            }
+        }
+    }
+}
+
+impl ClientContext for Context {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        context::log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        match error {
+            KafkaError::Global(RDKafkaErrorCode::AllBrokersDown) => self.set_away(true),
+            KafkaError::Global(RDKafkaErrorCode::Fatal) => {
+                tracing::error!(code = "WEIR-KFK-013", reason, "the producer has to be replaced");
+            }
+            error => tracing::debug!(%error, reason, "librdkafka"),
+        }
+    }
+}
+
+fn cost(message: &BorrowedMessage<'_>) -> usize {
+    message_cost(
+        message.key().map_or(0, <[u8]>::len),
+        message.payload().map_or(0, <[u8]>::len),
+    )
+}
+
+/// What an error of a message means for its table.
+fn judge(error: &KafkaError, topic: &str) -> KafkaSinkError {
+    let refused = |reason: String| KafkaSinkError::Refused {
+        topic: topic.to_owned(),
+        reason,
+    };
+    let KafkaError::MessageProduction(code) = error else {
+        return KafkaSinkError::Producer {
+            reason: error.to_string(),
+        };
+    };
+    match code {
+        RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight => KafkaSinkError::Stopping,
+        RDKafkaErrorCode::MessageSizeTooLarge => refused(
+            "a batch is larger than it takes: lower `batch.size`, or raise its `max.message.bytes`"
+                .to_owned(),
+        ),
+        RDKafkaErrorCode::TopicAuthorizationFailed
+        | RDKafkaErrorCode::ClusterAuthorizationFailed
+        | RDKafkaErrorCode::UnknownTopicOrPartition
+        | RDKafkaErrorCode::UnknownTopic
+        | RDKafkaErrorCode::UnknownPartition
+        | RDKafkaErrorCode::InvalidTopic
+        | RDKafkaErrorCode::InvalidRecord
+        | RDKafkaErrorCode::InvalidTimestamp
+        | RDKafkaErrorCode::PolicyViolation
+        | RDKafkaErrorCode::UnsupportedForMessageFormat => refused(code.to_string()),
+        code => KafkaSinkError::Producer {
+            reason: code.to_string(),
+        },
+    }
+}
+
+impl ProducerContext for Context {
+    type DeliveryOpaque = Arc<Unit>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, unit: Arc<Unit>) {
+        match result {
+            Ok(message) => {
+                if self.is_away.load(Ordering::Relaxed) {
+                    self.set_away(false);
+                }
+                self.metrics.delivered();
+                unit.arrived(cost(message));
+            }
+            Err((error, message)) => {
+                let error = judge(error, message.topic());
+                if !matches!(error, KafkaSinkError::Stopping) {
+                    self.metrics.failed();
+                }
+                unit.failed(cost(message), error);
+            }
+        }
+    }
+}
+
+/// A producer.
+#[derive(Clone)]
+pub(crate) struct Producer(Arc<ThreadedProducer<Context, NoCustomPartitioner>>);
+
+impl std::fmt::Debug for Producer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Producer")
+    }
+}
+
+impl Producer {
+    /// Hands a message over; `unit` has counted it.
+    pub(crate) fn send(
+        &self,
+        topic: &str,
+        partition: u32,
+        key: Option<&[u8]>,
+        value: &[u8],
+        unit: &Arc<Unit>,
+    ) -> std::result::Result<(), Sent> {
+        let mut record = BaseRecord::with_opaque_to(topic, Arc::clone(unit))
+            .partition(i32::try_from(partition).unwrap_or(i32::MAX))
+            .payload(value);
+        if let Some(key) = key {
+            record = record.key(key);
+        }
+        match self.0.send(record) {
+            Ok(()) => Ok(()),
+            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => Err(Sent::Full),
+            Err((error, _)) => Err(Sent::Failed(judge(&error, topic))),
+        }
+    }
+}
+
+/// Producers by the limit of the topics that they write to.
+pub(crate) struct Producers {
+    config: KafkaSinkConfig,
+    away: Away,
+    metrics: Arc<KafkaMetrics>,
+    all: Mutex<Vec<(usize, Producer)>>,
+}
+
+impl Producers {
+    /// Makes none yet.
+    pub(crate) fn new(config: &KafkaSinkConfig, away: Away, metrics: Arc<KafkaMetrics>) -> Self {
+        Self {
+            config: config.clone(),
+            away,
+            metrics,
+            all: Mutex::default(),
+        }
+    }
+
+    /// The producer for topics that take batches of this size.
+    ///
+    /// # Errors
+    /// A property is not what librdkafka takes.
+    pub(crate) fn of(&self, message_max_bytes: usize) -> Result<Producer> {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, producer)) = all.iter().find(|(limit, _)| *limit == message_max_bytes) {
+            return Ok(producer.clone());
+        }
+        let context = Context {
+            away: Arc::clone(&self.away),
+            is_away: AtomicBool::new(false),
+            metrics: Arc::clone(&self.metrics),
+        };
+        let made: ThreadedProducer<Context> = properties::producer(&self.config, message_max_bytes)
+            .create_with_context(context)
+            .map_err(|error| property_error(&error))?;
+        let producer = Producer(Arc::new(made));
+        all.push((message_max_bytes, producer.clone()));
+        Ok(producer)
+    }
+}
+
+/// The error of a client that could not be made.
+pub(crate) fn property_error(error: &KafkaError) -> KafkaSinkError {
+    match error {
+        KafkaError::ClientConfig(_, reason, property, _) => KafkaSinkError::Property {
+            property: property.clone(),
+            reason: reason.clone(),
+        },
+        error => KafkaSinkError::Property {
+            property: "(several)".to_owned(),
+            reason: error.to_string(),
+        },
+    }
+}

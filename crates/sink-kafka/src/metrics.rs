@@ -1,0 +1,90 @@
+//! Metrics of this sink; rows and time blocked are counted by the `sink` crate. Handles
+//! are made once per sink.
+
+use metrics::{Counter, Gauge, Unit, counter, describe_counter, describe_gauge, gauge};
+
+/// Messages that have arrived.
+pub const DELIVERED: &str = "weir_kafka_messages_delivered_total";
+/// Messages that will never arrive.
+pub const FAILED: &str = "weir_kafka_messages_failed_total";
+/// Messages that were larger than their topic takes, by what became of them.
+pub const TOO_LARGE: &str = "weir_kafka_messages_too_large_total";
+/// Bytes of messages that are under way.
+pub const IN_FLIGHT_BYTES: &str = "weir_kafka_in_flight_bytes";
+/// Whether brokers can be reached.
+pub const CONNECTED: &str = "weir_sink_connected";
+
+/// Registers the descriptions; call once at start.
+pub fn describe() {
+    describe_counter!(DELIVERED, Unit::Count, "messages that the brokers have confirmed");
+    describe_counter!(
+        FAILED,
+        Unit::Count,
+        "messages that the brokers have refused for good"
+    );
+    describe_counter!(
+        TOO_LARGE,
+        Unit::Count,
+        "messages larger than their topic takes, by what became of them"
+    );
+    describe_gauge!(
+        IN_FLIGHT_BYTES,
+        Unit::Bytes,
+        "bytes of messages that are handed over and not confirmed"
+    );
+}
+
+/// Cached handles of one sink.
+pub(crate) struct KafkaMetrics {
+    delivered: Counter,
+    failed: Counter,
+    skipped: Counter,
+    keys_only: Counter,
+    in_flight: Gauge,
+    connected: Gauge,
+}
+
+impl KafkaMetrics {
+    pub(crate) fn new(changefeed: &str) -> Self {
+        let labels = [("changefeed", changefeed.to_owned())];
+        let too_large = |action: &'static str| {
+            let changefeed = changefeed.to_owned();
+            counter!(TOO_LARGE, "changefeed" => changefeed, "action" => action)
+        };
+        let connected = gauge!(CONNECTED, &labels);
+        connected.set(1.0);
+        Self {
+            delivered: counter!(DELIVERED, &labels),
+            failed: counter!(FAILED, &labels),
+            skipped: too_large("skipped"),
+            keys_only: too_large("keys-only"),
+            in_flight: gauge!(IN_FLIGHT_BYTES, &labels),
+            connected,
+        }
+    }
+
+    pub(crate) fn delivered(&self) {
+        self.delivered.increment(1);
+    }
+
+    pub(crate) fn failed(&self) {
+        self.failed.increment(1);
+    }
+
+    /// `sent`: with its key only.
+    pub(crate) fn too_large(&self, sent: bool) {
+        if sent {
+            self.keys_only.increment(1);
+        } else {
+            self.skipped.increment(1);
+        }
+    }
+
+    pub(crate) fn in_flight(&self, bytes: usize) {
+        self.in_flight.set(bytes as f64);
+    }
+
+    pub(crate) fn connected(&self, is: bool) {
+        self.connected.set(f64::from(u8::from(is)));
+    }
+}

@@ -1,0 +1,290 @@
+//! The topic of a table, and which tables are on which topic.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use weir_types::TableName;
+
+use crate::config::KafkaSinkConfig;
+use crate::error::{KafkaSinkError, Result};
+
+/// Longest name that Kafka takes.
+const NAME_LENGTH_MAX: usize = 249;
+
+/// Text with `{schema}` and `{table}` in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Template {
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Schema,
+    Table,
+}
+
+impl Template {
+    fn parse(text: &str) -> std::result::Result<Self, String> {
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some((before, behind)) = rest.split_once('{') {
+            if !before.is_empty() {
+                parts.push(Part::Text(before.to_owned()));
+            }
+            let (name, after) = behind.split_once('}').ok_or("a `{` is not closed")?;
+            parts.push(match name {
+                "schema" => Part::Schema,
+                "table" => Part::Table,
+                _ => return Err(format!("`{{{name}}}` is neither `{{schema}}` nor `{{table}}`")),
+            });
+            rest = after;
+        }
+        if rest.contains('}') {
+            return Err("a `}` closes nothing".to_owned());
+        }
+        if !rest.is_empty() {
+            parts.push(Part::Text(rest.to_owned()));
+        }
+        if parts.is_empty() {
+            return Err("it is empty".to_owned());
+        }
+        let illegal = |part: &Part| matches!(part, Part::Text(text) if !text.chars().all(is_legal));
+        if parts.iter().any(illegal) {
+            return Err("topics have letters, digits, `.`, `_` and `-` only".to_owned());
+        }
+        Ok(Self { parts })
+    }
+
+    fn has(&self, part: &Part) -> bool {
+        self.parts.contains(part)
+    }
+
+    /// Characters that Kafka does not take become `_`.
+    fn fill(&self, name: &TableName) -> String {
+        let mut filled = String::new();
+        let legal = |c: char| if is_legal(c) { c } else { '_' };
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => filled.push_str(text),
+                Part::Schema => filled.extend(name.schema.chars().map(legal)),
+                Part::Table => filled.extend(name.table.chars().map(legal)),
+            }
+        }
+        filled
+    }
+}
+
+const fn is_legal(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')
+}
+
+/// What is wrong with a template of topic names; none if nothing is.
+pub fn topic_template_fault(template: &str) -> Option<String> {
+    Template::parse(template).err()
+}
+
+/// Topics of the tables of a changefeed.
+pub(crate) struct Names {
+    rows: Template,
+    /// None: the topic of the rows.
+    ddl: Option<Option<Template>>,
+    /// Open spans of each topic, if the template keeps tables apart.
+    taken: Mutex<HashMap<Arc<str>, TableName>>,
+}
+
+impl Names {
+    /// # Errors
+    /// A template of the settings cannot be understood.
+    pub(crate) fn new(config: &KafkaSinkConfig) -> Result<Self> {
+        let parse = |text: &str| {
+            Template::parse(text).map_err(|reason| KafkaSinkError::TopicName {
+                topic: text.to_owned(),
+                table: TableName::new("{schema}", "{table}"),
+                reason,
+            })
+        };
+        let ddl = match config.ddl_topic.as_deref() {
+            None => None,
+            Some("") => Some(None),
+            Some(template) => Some(Some(parse(template)?)),
+        };
+        Ok(Self {
+            rows: parse(&config.topic)?,
+            ddl,
+            taken: Mutex::default(),
+        })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, HashMap<Arc<str>, TableName>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A span of a table begins: its topic.
+    ///
+    /// # Errors
+    /// Kafka does not take the name, or another table has come to it by chance.
+    pub(crate) fn enter(&self, target: &TableName) -> Result<Arc<str>> {
+        let topic = checked(&self.rows, target)?;
+        // One schema may be routed to several topics only by its tables' names.
+        if self.rows.has(&Part::Table) {
+            let mut taken = self.taken();
+            match taken.get(&topic) {
+                Some(other) if other != target && !(self.joins_schemas(other, target)) => {
+                    return Err(KafkaSinkError::TopicShared {
+                        topic: topic.to_string(),
+                        table: target.clone(),
+                        other: other.clone(),
+                    });
+                }
+                Some(_) => {}
+                None => drop(taken.insert(Arc::clone(&topic), target.clone())),
+            }
+        }
+        Ok(topic)
+    }
+
+    /// Without `{schema}` the rule itself puts tables of the same name together.
+    fn joins_schemas(&self, one: &TableName, other: &TableName) -> bool {
+        !self.rows.has(&Part::Schema) && one.table == other.table
+    }
+
+    /// A span of a table has ended.
+    pub(crate) fn leave(&self, target: &TableName) {
+        self.taken().retain(|_, table| table != target);
+    }
+
+    /// The topic of DDL of a table, or of a schema if `target` has no table; none for
+    /// none.
+    ///
+    /// # Errors
+    /// Kafka does not take the name.
+    pub(crate) fn ddl_topic(&self, target: &TableName) -> Result<Option<Arc<str>>> {
+        let template = match &self.ddl {
+            None => &self.rows,
+            Some(None) => return Ok(None),
+            Some(Some(template)) => template,
+        };
+        if target.table.is_empty() && template.has(&Part::Table) {
+            // The schema itself has no topic.
+            return Ok(None);
+        }
+        checked(template, target).map(Some)
+    }
+}
+
+fn checked(template: &Template, target: &TableName) -> Result<Arc<str>> {
+    let topic = template.fill(target);
+    let reason = match topic.as_str() {
+        "" => "it is empty".to_owned(),
+        "." | ".." => "it is reserved".to_owned(),
+        name if name.len() > NAME_LENGTH_MAX => {
+            let mut reason = String::new();
+            // Writing to memory does not fail.
+            let _written = write!(
+                reason,
+                "it has {} characters, {NAME_LENGTH_MAX} are the most",
+                name.len()
+            );
+            reason
+        }
+        _ => return Ok(topic.into()),
+    };
+    Err(KafkaSinkError::TopicName {
+        topic,
+        table: target.clone(),
+        reason,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_types::{ChangefeedId, LineageId};
+
+    use super::*;
+
+    fn names(topic: &str, ddl: Option<&str>) -> Names {
+        let id = ChangefeedId("c".into());
+        let mut config = KafkaSinkConfig::new(id, LineageId(1), Vec::new(), "state".into());
+        config.topic = topic.to_owned();
+        config.ddl_topic = ddl.map(str::to_owned);
+        Names::new(&config).unwrap()
+    }
+
+    fn t(schema: &str, table: &str) -> TableName {
+        TableName::new(schema, table)
+    }
+
+    #[test]
+    fn templates_are_filled_and_characters_replaced() {
+        let names = names("cdc-{schema}.{table}", None);
+        assert_eq!(&*names.enter(&t("shop", "orders")).unwrap(), "cdc-shop.orders");
+        assert_eq!(
+            &*names.enter(&t("shop", "größe $1")).unwrap(),
+            "cdc-shop.gr__e__1"
+        );
+        assert_eq!(
+            names.ddl_topic(&t("shop", "orders")).unwrap().as_deref(),
+            Some("cdc-shop.orders")
+        );
+        assert_eq!(names.ddl_topic(&t("shop", "")).unwrap(), None);
+    }
+
+    #[test]
+    fn bad_templates_say_what_is_wrong() {
+        for (text, word) in [
+            ("", "empty"),
+            ("{schema", "not closed"),
+            ("a}", "closes nothing"),
+            ("{db}", "neither"),
+            ("a b", "letters"),
+        ] {
+            let fault = topic_template_fault(text).expect(text);
+            assert!(fault.contains(word), "{text}: {fault}");
+        }
+        assert_eq!(topic_template_fault("{schema}.{table}"), None);
+    }
+
+    #[test]
+    fn names_that_kafka_does_not_take_are_refused() {
+        let names = names("{table}", None);
+        let long = "x".repeat(250);
+        for table in [".", "..", long.as_str()] {
+            assert!(names.enter(&t("s", table)).is_err(), "{table}");
+        }
+        assert!(names.enter(&t("s", &long[..249])).is_ok());
+    }
+
+    #[test]
+    fn tables_share_a_topic_by_rule_only() {
+        let apart = names("{schema}.{table}", None);
+        apart.enter(&t("a", "b c")).unwrap();
+        let error = apart.enter(&t("a", "b-c")).map(drop);
+        assert_eq!(error, Ok(()));
+        assert!(matches!(
+            apart.enter(&t("a", "b$c")),
+            Err(KafkaSinkError::TopicShared { .. })
+        ));
+        assert!(matches!(
+            apart.enter(&t("a.b", "c")),
+            Ok(topic) if &*topic == "a.b.c"
+        ));
+        apart.leave(&t("a", "b c"));
+        assert!(apart.enter(&t("a", "b$c")).is_ok());
+
+        let by_name = names("{table}", None);
+        by_name.enter(&t("a", "x")).unwrap();
+        assert!(by_name.enter(&t("b", "x")).is_ok());
+        let fixed = names("all", None);
+        fixed.enter(&t("a", "x")).unwrap();
+        assert!(fixed.enter(&t("b", "y")).is_ok());
+    }
+
+    #[test]
+    fn ddl_has_a_topic_of_its_own_or_none() {
+        assert_eq!(names("{table}", Some("")).ddl_topic(&t("a", "b")).unwrap(), None);
+        let own = names("{table}", Some("ddl.{schema}"));
+        assert_eq!(own.ddl_topic(&t("a", "")).unwrap().as_deref(), Some("ddl.a"));
+    }
+}

@@ -1,0 +1,68 @@
+//! The partition of a message, as the Java client's own partitioner chooses it, so that
+//! rows that others write with the same keys land beside ours.
+
+/// 32-bit MurmurHash2 with the seed of Kafka's clients
+/// (`org.apache.kafka.common.utils.Utils.murmur2`; the algorithm is Austin Appleby's).
+pub(crate) fn murmur2(bytes: &[u8]) -> u32 {
+    const SEED: u32 = 0x9747_b28c;
+    const M: u32 = 0x5bd1_e995;
+    // The algorithm takes the length modulo 2^32.
+    let mut hash = SEED ^ (bytes.len() as u32);
+    let mut words = bytes.chunks_exact(4);
+    for word in &mut words {
+        let mut k = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+        k = k.wrapping_mul(M);
+        k ^= k >> 24;
+        k = k.wrapping_mul(M);
+        hash = hash.wrapping_mul(M) ^ k;
+    }
+    let rest = words.remainder();
+    if !rest.is_empty() {
+        for (at, &byte) in rest.iter().enumerate() {
+            hash ^= u32::from(byte) << (8 * at);
+        }
+        hash = hash.wrapping_mul(M);
+    }
+    hash ^= hash >> 13;
+    hash = hash.wrapping_mul(M);
+    hash ^ (hash >> 15)
+}
+
+/// A partition below `partitions`; 0 if there are none.
+pub(crate) const fn spread(hash: u32, partitions: u32) -> u32 {
+    match (hash & 0x7fff_ffff).checked_rem(partitions) {
+        Some(partition) => partition,
+        None => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values that Kafka's clients agree on.
+    #[test]
+    fn hashes_are_those_of_the_java_client() {
+        let known: [(&str, i32); 6] = [
+            ("21", -973_932_308),
+            ("foobar", -790_332_482),
+            ("a-little-bit-long-string", -985_981_536),
+            ("a-little-bit-longer-string", -1_486_304_829),
+            ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58_897_971),
+            ("abc", 479_470_107),
+        ];
+        for (text, hash) in known {
+            assert_eq!(murmur2(text.as_bytes()) as i32, hash, "{text}");
+        }
+    }
+
+    #[test]
+    fn partitions_are_below_their_number() {
+        for hash in [0, 1, 0x7fff_ffff, 0x8000_0000, u32::MAX] {
+            for partitions in 1..50 {
+                assert!(spread(hash, partitions) < partitions);
+            }
+            assert_eq!(spread(hash, 0), 0);
+        }
+    }
+}
