@@ -11,6 +11,7 @@ use weir_filter::{NameCase, RouteRule, Router, TableFilter};
 use weir_types::{ChangefeedId, Secret, TlsOptions};
 
 use crate::error;
+use crate::kafka::KafkaSink;
 use crate::memory::MemoryPlan;
 use crate::mysql::{PasswordKeys, derived_server_id};
 use crate::start::Start;
@@ -178,6 +179,9 @@ pub struct Sink {
     /// Settings of a `mysql://` sink.
     #[serde(default)]
     pub mysql: MysqlSink,
+    /// Settings of a `kafka://` sink.
+    #[serde(default)]
+    pub kafka: KafkaSink,
     /// Encryption of the connections to a server.
     #[serde(default)]
     pub tls: TlsOptions,
@@ -376,7 +380,10 @@ impl Changefeed {
     pub(crate) const fn source_password_keys(&self) -> PasswordKeys<'_> {
         PasswordKeys {
             end: "source",
-            address: self.source.uri.mysql(),
+            login: match self.source.uri.mysql() {
+                Some(address) => Some(address.password.as_ref()),
+                None => None,
+            },
             env: match &self.source.password_env {
                 Some(name) => Some(name.as_str()),
                 None => None,
@@ -388,7 +395,7 @@ impl Changefeed {
     pub(crate) const fn sink_password_keys(&self) -> PasswordKeys<'_> {
         PasswordKeys {
             end: "sink",
-            address: self.sink.uri.mysql(),
+            login: self.sink.uri.login(),
             env: match &self.sink.password_env {
                 Some(name) => Some(name.as_str()),
                 None => None,

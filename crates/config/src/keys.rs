@@ -2,7 +2,7 @@
 
 /// Dotted paths of all keys that this build knows, `[[route]]` without its number. A
 /// test holds the list equal to the structs, and another to `docs/configuration.md`.
-pub const KEYS: [&str; 36] = [
+pub const KEYS: [&str; 49] = [
     "id",
     "source.uri",
     "source.password-env",
@@ -29,6 +29,19 @@ pub const KEYS: [&str; 36] = [
     "sink.tls.cert",
     "sink.tls.key",
     "sink.mysql.worker-count",
+    "sink.kafka.protocol",
+    "sink.kafka.topic",
+    "sink.kafka.ddl-topic",
+    "sink.kafka.partition",
+    "sink.kafka.partition-count-change",
+    "sink.kafka.create-topics",
+    "sink.kafka.partitions",
+    "sink.kafka.replication-factor",
+    "sink.kafka.message-too-large",
+    "sink.kafka.enum-as",
+    "sink.kafka.time-zone",
+    "sink.kafka.sasl-mechanism",
+    "sink.kafka.librdkafka",
     "sink.file.rotate-size",
     "sink.file.rotate-age",
     "sink.file.enum-as",
@@ -47,13 +60,19 @@ pub(crate) const REQUIRED: [&str; 3] = ["id", "source.uri", "sink.uri"];
 
 /// Keys and tables that belong to sources and sinks which this build does not have. They
 /// get an answer of their own rather than "unknown".
-pub(crate) const UNSUPPORTED: [&str; 2] = ["sink.kafka", "redo"];
+pub(crate) const UNSUPPORTED: [&str; 1] = ["redo"];
 
-/// Schemes of sources and sinks that this build does not have.
-pub(crate) const UNSUPPORTED_SCHEMES: [(&str, &str); 1] = [("sink.uri", "kafka")];
+/// A table whose keys are those of a library.
+const OPEN_TABLE: &str = "sink.kafka.librdkafka";
 
 /// Least likeness (Jaro-Winkler, 0 to 1) of a key that is offered.
 const LIKENESS_MIN: f64 = 0.75;
+
+/// Whether a dotted path stands in a table that takes any key.
+pub(crate) fn is_open(path: &str) -> bool {
+    path.strip_prefix(OPEN_TABLE)
+        .is_some_and(|rest| rest.starts_with('.'))
+}
 
 /// Whether a dotted path is a table that holds known keys.
 pub(crate) fn is_table(path: &str) -> bool {

@@ -7,6 +7,7 @@
 
 mod changefeed;
 mod error;
+mod kafka;
 mod keys;
 mod load;
 mod memory;
@@ -24,6 +25,10 @@ pub use changefeed::{
     ROTATE_SIZE_DEFAULT, Route, SEGMENT_SIZE_DEFAULT, Sink, Source, Store, WORKER_COUNT_DEFAULT,
 };
 pub use error::{ConfigError, Place, Result};
+pub use kafka::{
+    KAFKA_PORT_DEFAULT, KafkaAddress, KafkaSink, MessageTooLarge, PARTITIONS_DEFAULT, PartitionBy,
+    PartitionCountChange, Protocol, SaslMechanism, TOPIC_DEFAULT,
+};
 pub use keys::KEYS;
 pub use memory::{MEMORY_QUOTA_MIN, MemoryPlan};
 pub use mysql::{MYSQL_PORT_DEFAULT, MysqlAddress, SERVER_ID_DERIVED_MIN, derived_server_id};

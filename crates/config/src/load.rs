@@ -8,8 +8,8 @@ use toml::de::{DeTable, DeValue};
 
 use crate::changefeed::Changefeed;
 use crate::error::{ConfigError, Place, Result};
-use crate::keys::{KEYS, REQUIRED, UNSUPPORTED, UNSUPPORTED_SCHEMES, is_table, nearest};
-use crate::uri::{mask_secrets, scheme};
+use crate::keys::{KEYS, REQUIRED, UNSUPPORTED, is_open, is_table, nearest};
+use crate::uri::mask_secrets;
 
 /// Longest part of a value that an error shows, characters.
 const VALUE_SHOWN_MAX: usize = 80;
@@ -24,8 +24,6 @@ struct Node {
     key: Range<usize>,
     /// Bytes of the value.
     value: Range<usize>,
-    /// Text of the value, if it is one.
-    text: Option<String>,
     /// Whether the value is a table or an array of tables.
     container: bool,
 }
@@ -54,7 +52,6 @@ fn walk_value(
         plain: plain.clone(),
         key,
         value: value.span(),
-        text: inner.as_str().map(str::to_owned),
         container: inner.is_table()
             || inner
                 .as_array()
@@ -88,7 +85,7 @@ fn place(text: &str, offset: usize) -> Place {
 
 /// The value as written, short and without secrets.
 fn shown(text: &str, node: &Node) -> String {
-    if node.plain.contains("password") {
+    if node.plain.contains("password") || node.plain.contains("secret") {
         return "`***`".to_owned();
     }
     let raw = text.get(node.value.clone()).unwrap_or("");
@@ -147,23 +144,13 @@ fn reason_of(error: &toml::de::Error) -> String {
 
 fn check_keys(text: &str, nodes: &[Node]) -> Result<()> {
     for node in nodes {
-        let uri = node.text.as_deref().unwrap_or("");
-        let known = |(key, name): &(&str, &str)| node.plain == *key && scheme(uri) == *name;
-        if let Some((key, name)) = UNSUPPORTED_SCHEMES.iter().find(|pair| known(pair)) {
-            return Err(ConfigError::Unsupported {
-                what: format!("{key} = {name}://"),
-                place: place(text, node.value.start),
-            });
-        }
-    }
-    for node in nodes {
         if UNSUPPORTED.contains(&node.plain.as_str()) {
             return Err(ConfigError::Unsupported {
                 what: node.path.clone(),
                 place: place(text, node.key.start),
             });
         }
-        if !KEYS.contains(&node.plain.as_str()) && !is_table(&node.plain) {
+        if !KEYS.contains(&node.plain.as_str()) && !is_table(&node.plain) && !is_open(&node.plain) {
             return Err(ConfigError::UnknownKey {
                 key: node.path.clone(),
                 place: place(text, node.key.start),

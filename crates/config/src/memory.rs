@@ -22,6 +22,14 @@ pub struct MemoryPlan {
 }
 
 impl MemoryPlan {
+    /// Splits `changefeed_queue` for a sink whose messages wait in its client: bytes of the
+    /// ledger, then bytes of messages under way. A row as a message is larger than in the
+    /// binlog, but waits shorter.
+    pub const fn with_client_queue(&self) -> (u64, u64) {
+        let client = self.changefeed_queue / 5 * 2;
+        (self.changefeed_queue - client, client)
+    }
+
     /// Divides a quota; none if it is below `MEMORY_QUOTA_MIN`.
     pub fn from_quota(quota: ByteSize) -> Option<Self> {
         if quota < MEMORY_QUOTA_MIN {

@@ -16,7 +16,7 @@ pub const MYSQL_PORT_DEFAULT: u16 = 3306;
 pub const SERVER_ID_DERIVED_MIN: u32 = 1 << 31;
 
 /// What stands in a user or host of a URI as it is.
-const NAME_ESCAPES: &AsciiSet = &NON_ALPHANUMERIC
+pub(crate) const NAME_ESCAPES: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
     .remove(b'.')
@@ -54,7 +54,7 @@ impl fmt::Display for MysqlAddress {
     }
 }
 
-fn decoded(what: &str, text: &str) -> Result<String, String> {
+pub(crate) fn decoded(what: &str, text: &str) -> Result<String, String> {
     percent_decode_str(text)
         .decode_utf8()
         .map(|t| t.into_owned())
@@ -62,7 +62,7 @@ fn decoded(what: &str, text: &str) -> Result<String, String> {
 }
 
 /// Host and port of an authority.
-fn host_and_port(text: &str) -> Result<(String, u16), String> {
+pub(crate) fn host_and_port(text: &str, port_default: u16) -> Result<(String, u16), String> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, behind) = rest
@@ -94,7 +94,7 @@ fn host_and_port(text: &str) -> Result<(String, u16), String> {
         return Err("it has no host".to_owned());
     }
     let port = match port {
-        None => MYSQL_PORT_DEFAULT,
+        None => port_default,
         // A sign would be taken by `parse`.
         Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => match digits.parse() {
             Ok(port) if port > 0 => port,
@@ -130,7 +130,7 @@ impl MysqlAddress {
         if user.is_empty() {
             return Err("it names no user: `mysql://user@host:port`".to_owned());
         }
-        let (host, port) = host_and_port(server)?;
+        let (host, port) = host_and_port(server, MYSQL_PORT_DEFAULT)?;
         Ok(Self {
             user: decoded("user", user)?,
             password,
@@ -145,7 +145,8 @@ impl MysqlAddress {
 pub(crate) struct PasswordKeys<'a> {
     /// `source` or `sink`.
     pub(crate) end: &'static str,
-    pub(crate) address: Option<&'a MysqlAddress>,
+    /// The password in the URI; none if the end has no login at all.
+    pub(crate) login: Option<Option<&'a Secret>>,
     pub(crate) env: Option<&'a str>,
     pub(crate) file: Option<&'a PathBuf>,
 }
@@ -161,11 +162,16 @@ impl PasswordKeys<'_> {
         let Some((_, first)) = given.iter().find(|(given, _)| *given) else {
             return Ok(());
         };
-        let Some(address) = self.address else {
-            let reason = format!("only a `mysql://` {} has a password", self.end);
+        let Some(inline) = self.login else {
+            let reason = match self.end {
+                "sink" => {
+                    "only a `mysql://` sink, or a `kafka://` one with a user, has a password".to_owned()
+                }
+                end => format!("only a `mysql://` {end} has a password"),
+            };
             return Err((first.clone(), reason));
         };
-        if address.password.is_some() {
+        if inline.is_some() {
             let reason = format!("`{}.uri` has a password already", self.end);
             return Err((first.clone(), reason));
         }
@@ -216,7 +222,7 @@ impl PasswordKeys<'_> {
             let line = line.strip_suffix('\r').unwrap_or(line);
             return Ok(Some(Secret::new(line)));
         }
-        Ok(self.address.and_then(|address| address.password.clone()))
+        Ok(self.login.flatten().cloned())
     }
 }
 

@@ -7,7 +7,9 @@ use std::time::Duration;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use serde::de::{self, Deserialize, Deserializer};
 use serde::{Serialize, Serializer};
+use weir_types::Secret;
 
+use crate::kafka::KafkaAddress;
 use crate::mysql::MysqlAddress;
 use crate::units::HumanDuration;
 
@@ -55,6 +57,8 @@ pub enum SinkUri {
     },
     /// `mysql://user@host:port`, also for MariaDB.
     Mysql(MysqlAddress),
+    /// `kafka://host:port,host:port/`.
+    Kafka(KafkaAddress),
 }
 
 /// Replaces the password of a URI, so that the text can be shown.
@@ -175,7 +179,16 @@ impl SinkUri {
     pub const fn mysql(&self) -> Option<&MysqlAddress> {
         match self {
             Self::Mysql(address) => Some(address),
-            Self::File { .. } | Self::Blackhole { .. } => None,
+            Self::File { .. } | Self::Blackhole { .. } | Self::Kafka(_) => None,
+        }
+    }
+
+    /// The password in the URI; none if the sink has no login.
+    pub(crate) const fn login(&self) -> Option<Option<&Secret>> {
+        match self {
+            Self::Mysql(address) => Some(address.password.as_ref()),
+            Self::Kafka(address) if address.user.is_some() => Some(address.password.as_ref()),
+            Self::Kafka(_) | Self::File { .. } | Self::Blackhole { .. } => None,
         }
     }
 
@@ -215,7 +228,13 @@ impl SinkUri {
                 Ok(Self::Blackhole { delay, stall })
             }
             "mysql" | "mariadb" => server(uri).map(Self::Mysql),
-            _ => Err("a sink is `mysql://user@host:port`, `file:///folder` or `blackhole://`".to_owned()),
+            "kafka" => {
+                let (_, rest) = uri.split_once("://").ok_or("it has no `://`")?;
+                KafkaAddress::parse(rest).map(Self::Kafka)
+            }
+            _ => Err(
+                "a sink is `mysql://user@host:port`, `kafka://host:port/`, `file:///folder` or `blackhole://`".to_owned(),
+            ),
         }
     }
 }
@@ -247,6 +266,7 @@ impl fmt::Display for SinkUri {
         match self {
             Self::File { dir } => f.write_str(&file_uri("file", dir)),
             Self::Mysql(address) => address.fmt(f),
+            Self::Kafka(address) => address.fmt(f),
             Self::Blackhole { delay, stall } => {
                 f.write_str("blackhole://")?;
                 let mut separator = '?';

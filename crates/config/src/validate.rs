@@ -150,6 +150,8 @@ impl Changefeed {
             let reason = format!("it must be 1 to {WORKER_COUNT_MAX}");
             return Err(("sink.mysql.worker-count".to_owned(), reason));
         }
+        let kafka = self.sink.kafka.validate();
+        kafka.map_err(|(key, reason)| (format!("sink.kafka.{key}"), reason))?;
         validate_tls("sink", &self.sink.tls)
     }
 

@@ -11,7 +11,7 @@ mod router;
 pub use error::{FilterError, Result};
 pub use filter::{SYSTEM_SCHEMAS, TableFilter, is_system_schema, is_wanted};
 pub use pattern::NameCase;
-pub use router::{Collision, RouteRule, Router};
+pub use router::{Collision, NameTemplate, RouteRule, Router};
 
 #[cfg(test)]
 mod tests;

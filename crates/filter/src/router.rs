@@ -25,11 +25,16 @@ enum Segment {
     Table,
 }
 
+/// A name made from those of a table: text with `{schema}` and `{table}` in it.
 #[derive(Clone, Debug)]
-struct Template(Vec<Segment>);
+pub struct NameTemplate(Vec<Segment>);
 
-impl Template {
-    fn parse(text: &str) -> Result<Self> {
+impl NameTemplate {
+    /// Reads a template.
+    ///
+    /// # Errors
+    /// It is empty, or has braces around something else.
+    pub fn parse(text: &str) -> Result<Self> {
         let bad = |reason| FilterError::Template {
             template: text.to_owned(),
             reason,
@@ -59,11 +64,18 @@ impl Template {
         Ok(Self(segments))
     }
 
-    fn uses_table(&self) -> bool {
+    /// Whether the table's name is part of it.
+    pub fn uses_table(&self) -> bool {
         self.0.iter().any(|segment| matches!(segment, Segment::Table))
     }
 
-    fn expand(&self, schema: &str, table: &str) -> String {
+    /// Whether the schema's name is part of it.
+    pub fn uses_schema(&self) -> bool {
+        self.0.iter().any(|segment| matches!(segment, Segment::Schema))
+    }
+
+    /// The name.
+    pub fn expand(&self, schema: &str, table: &str) -> String {
         self.0
             .iter()
             .map(|segment| match segment {
@@ -78,8 +90,8 @@ impl Template {
 #[derive(Clone, Debug)]
 struct Route {
     pattern: TablePattern,
-    schema: Option<Template>,
-    table: Option<Template>,
+    schema: Option<NameTemplate>,
+    table: Option<NameTemplate>,
 }
 
 /// Two or more source tables with one target.
@@ -114,8 +126,16 @@ impl Router {
                 }
                 Ok(Route {
                     pattern: TablePattern::parse(&rule.pattern, case)?,
-                    schema: rule.target_schema.as_deref().map(Template::parse).transpose()?,
-                    table: rule.target_table.as_deref().map(Template::parse).transpose()?,
+                    schema: rule
+                        .target_schema
+                        .as_deref()
+                        .map(NameTemplate::parse)
+                        .transpose()?,
+                    table: rule
+                        .target_table
+                        .as_deref()
+                        .map(NameTemplate::parse)
+                        .transpose()?,
                 })
             })
             .collect::<Result<Vec<_>>>()?;
@@ -142,7 +162,7 @@ impl Router {
         let Some(route) = found else {
             return name.clone();
         };
-        let expand = |template: &Option<Template>, same: &std::sync::Arc<str>| match template {
+        let expand = |template: &Option<NameTemplate>, same: &std::sync::Arc<str>| match template {
             Some(template) => template.expand(&name.schema, &name.table).into(),
             None => std::sync::Arc::clone(same),
         };

@@ -11,6 +11,7 @@ mod factory;
 mod filter_history;
 mod flow_page;
 pub mod http;
+mod kafka;
 mod metrics;
 pub mod options;
 mod owner;

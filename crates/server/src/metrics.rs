@@ -10,5 +10,6 @@ pub(crate) fn describe_all() {
     weir_dispatcher::metrics::describe();
     weir_changefeed::metrics::describe();
     weir_sink::metrics::describe();
+    weir_sink_kafka::metrics::describe();
     weir_sink_mysql::metrics::describe();
 }

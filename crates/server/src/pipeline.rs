@@ -11,6 +11,7 @@ use weir_actor::{ActorExited, ExitGuard, NamedArbiter, post_to};
 use weir_changefeed::{
     Maintainer, MaintainerConfig, MaintainerParts, Progress as SavedProgress, StopMaintainer, TokenSource,
 };
+use weir_config::SinkUri;
 use weir_event_collector::{CollectorConfig, EventCollector, ServiceLinks, StopCollector};
 use weir_event_service::{AttachCollector, EventService, EventServiceOptions, StopService};
 use weir_event_store::actor::{AttachSource, StopStore, StoreActor, StoreOutlets};
@@ -268,7 +269,10 @@ fn place_collector(
     let id = blueprint.changefeed.id.clone();
     let config = CollectorConfig {
         generation,
-        budget_bytes: blueprint.memory.changefeed_queue,
+        budget_bytes: match &blueprint.changefeed.sink.uri {
+            SinkUri::Kafka(_) => blueprint.memory.with_client_queue().0,
+            _ => blueprint.memory.changefeed_queue,
+        },
         seed: generation.0,
     };
     let links = ServiceLinks {

@@ -6,13 +6,14 @@ use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_config::{Changefeed, ConfigError, Start};
+use weir_config::{Changefeed, ConfigError, SinkUri, Start};
 use weir_event_store::LogStore;
 use weir_source::server::server_preflight;
 use weir_types::{LineageId, OrderKey, TableName};
 
 use crate::blueprint::{LOCK_FILE, STORE_DIR};
 use crate::ends::{ATTEMPT_MAX, Ends, check_apart};
+use crate::kafka::{self, STATE_FILE};
 use crate::sinks::mysql_config;
 
 /// Setting of the check that looks for our id among the replicas.
@@ -70,6 +71,7 @@ pub fn servers(changefeed: &Changefeed, data_dir: &Path) -> Result<Vec<Check>, C
         }
     }
     checks.extend(sink(&ends, &changefeed, data_dir));
+    checks.extend(kafka(&ends, &changefeed, data_dir));
     if changefeed.source.uri.mysql().is_some() && changefeed.sink.uri.mysql().is_some() {
         checks.push(apart(&ends, &changefeed));
     }
@@ -123,6 +125,29 @@ fn sink(ends: &Ends, changefeed: &Changefeed, data_dir: &Path) -> Vec<Check> {
         checks.push(targets_exist(ends, changefeed, &targets));
     }
     checks
+}
+
+fn kafka(ends: &Ends, changefeed: &Changefeed, data_dir: &Path) -> Vec<Check> {
+    let SinkUri::Kafka(address) = &changefeed.sink.uri else {
+        return Vec::new();
+    };
+    let (Ok(filter), Ok(router)) = (changefeed.table_filter(), changefeed.router()) else {
+        return Vec::new();
+    };
+    // A source that cannot be asked is a finding of its own.
+    let tables = ends.wanted_tables(changefeed, &filter).unwrap_or_default();
+    let targets: Vec<TableName> = tables.iter().map(|table| router.route(table)).collect();
+    let state_file = data_dir.join(STATE_FILE);
+    let config = kafka::config(
+        changefeed,
+        address,
+        ends,
+        &Arc::new(router),
+        LineageId(0),
+        &state_file,
+    );
+    let found = weir_sink_kafka::preflight(&config, &targets);
+    found.into_iter().map(|found| Check::at("sink", found)).collect()
 }
 
 /// A table that is at the source already is not made at the sink: the start is behind its

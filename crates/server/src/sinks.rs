@@ -14,7 +14,7 @@ use weir_types::{ErrorReport, LineageId, OrderKey, TableName};
 
 use crate::blueprint::Blueprint;
 use crate::ends::Ends;
-use crate::resume;
+use crate::{kafka, resume};
 
 /// A sink that is ready but does not run.
 pub(crate) struct OpenedSink {
@@ -36,6 +36,7 @@ pub(crate) fn open(
 ) -> Result<OpenedSink, ErrorReport> {
     let config = match &blueprint.changefeed.sink.uri {
         SinkUri::Mysql(address) => return open_mysql(blueprint, address, recovered, tables, ahead),
+        SinkUri::Kafka(address) => return kafka::open(blueprint, address, recovered.lineage),
         SinkUri::File { dir } => SinkConfig::File(file_config(blueprint, dir, recovered.lineage, resumed)),
         SinkUri::Blackhole { delay, stall } => {
             SinkConfig::Blackhole(blackhole_config(&blueprint.changefeed, *delay, *stall))
@@ -109,10 +110,7 @@ fn file_config(blueprint: &Blueprint, dir: &Path, lineage: LineageId, continued:
     config.continued = continued;
     config.rotate_bytes = file.rotate_size.bytes();
     config.rotate_age = file.rotate_age.get();
-    config.canal.enum_as = match file.enum_as {
-        EnumAs::Text => weir_codec::EnumAs::Text,
-        EnumAs::Index => weir_codec::EnumAs::Index,
-    };
+    config.canal.enum_as = codec_enum(file.enum_as);
     config.canal.time_zone = codec_offset(file.time_zone);
     config
 }
@@ -147,7 +145,14 @@ pub(crate) fn mysql_config(
     config
 }
 
+pub(crate) const fn codec_enum(enum_as: EnumAs) -> weir_codec::EnumAs {
+    match enum_as {
+        EnumAs::Text => weir_codec::EnumAs::Text,
+        EnumAs::Index => weir_codec::EnumAs::Index,
+    }
+}
+
 /// The codec prints whole minutes; the configuration accepts nothing finer.
-fn codec_offset(offset: UtcOffset) -> weir_codec::UtcOffset {
+pub(crate) fn codec_offset(offset: UtcOffset) -> weir_codec::UtcOffset {
     weir_codec::UtcOffset::parse(&offset.to_string()).unwrap_or(weir_codec::UtcOffset::UTC)
 }

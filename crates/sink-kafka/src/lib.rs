@@ -15,16 +15,16 @@ mod error;
 pub mod metrics;
 mod names;
 mod partition;
+mod preflight;
 mod prepared;
 mod rows;
 mod topics;
 mod writer;
 
-pub use client::properties::property_fault;
 pub use config::{
     CreateTopics, KafkaSinkConfig, MessageTooLarge, PartitionBy, PartitionCountChange, QUEUE_BYTES_DEFAULT,
     REQUEST_TIMEOUT_DEFAULT, Sasl, SaslMechanism, WORKERS_DEFAULT,
 };
 pub use error::{KafkaSinkError, Result};
-pub use names::topic_template_fault;
+pub use preflight::preflight;
 pub use prepared::prepare;

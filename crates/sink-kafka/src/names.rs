@@ -1,9 +1,9 @@
 //! The topic of a table, and which tables are on which topic.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use weir_filter::NameTemplate;
 use weir_types::TableName;
 
 use crate::config::KafkaSinkConfig;
@@ -12,84 +12,21 @@ use crate::error::{KafkaSinkError, Result};
 /// Longest name that Kafka takes.
 const NAME_LENGTH_MAX: usize = 249;
 
-/// Text with `{schema}` and `{table}` in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Template {
-    parts: Vec<Part>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
-    Text(String),
-    Schema,
-    Table,
-}
-
-impl Template {
-    fn parse(text: &str) -> std::result::Result<Self, String> {
-        let mut parts = Vec::new();
-        let mut rest = text;
-        while let Some((before, behind)) = rest.split_once('{') {
-            if !before.is_empty() {
-                parts.push(Part::Text(before.to_owned()));
-            }
-            let (name, after) = behind.split_once('}').ok_or("a `{` is not closed")?;
-            parts.push(match name {
-                "schema" => Part::Schema,
-                "table" => Part::Table,
-                _ => return Err(format!("`{{{name}}}` is neither `{{schema}}` nor `{{table}}`")),
-            });
-            rest = after;
-        }
-        if rest.contains('}') {
-            return Err("a `}` closes nothing".to_owned());
-        }
-        if !rest.is_empty() {
-            parts.push(Part::Text(rest.to_owned()));
-        }
-        if parts.is_empty() {
-            return Err("it is empty".to_owned());
-        }
-        let illegal = |part: &Part| matches!(part, Part::Text(text) if !text.chars().all(is_legal));
-        if parts.iter().any(illegal) {
-            return Err("topics have letters, digits, `.`, `_` and `-` only".to_owned());
-        }
-        Ok(Self { parts })
-    }
-
-    fn has(&self, part: &Part) -> bool {
-        self.parts.contains(part)
-    }
-
-    /// Characters that Kafka does not take become `_`.
-    fn fill(&self, name: &TableName) -> String {
-        let mut filled = String::new();
-        let legal = |c: char| if is_legal(c) { c } else { '_' };
-        for part in &self.parts {
-            match part {
-                Part::Text(text) => filled.push_str(text),
-                Part::Schema => filled.extend(name.schema.chars().map(legal)),
-                Part::Table => filled.extend(name.table.chars().map(legal)),
-            }
-        }
-        filled
-    }
+/// The name that a template gives a table; characters that Kafka does not take become `_`.
+fn fill(template: &NameTemplate, name: &TableName) -> String {
+    let legal = |text: &str| -> String { text.chars().map(|c| if is_legal(c) { c } else { '_' }).collect() };
+    template.expand(&legal(&name.schema), &legal(&name.table))
 }
 
 const fn is_legal(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')
 }
 
-/// What is wrong with a template of topic names; none if nothing is.
-pub fn topic_template_fault(template: &str) -> Option<String> {
-    Template::parse(template).err()
-}
-
 /// Topics of the tables of a changefeed.
 pub(crate) struct Names {
-    rows: Template,
+    rows: NameTemplate,
     /// None: the topic of the rows.
-    ddl: Option<Option<Template>>,
+    ddl: Option<Option<NameTemplate>>,
     /// Open spans of each topic, if the template keeps tables apart.
     taken: Mutex<HashMap<Arc<str>, TableName>>,
 }
@@ -99,10 +36,10 @@ impl Names {
     /// A template of the settings cannot be understood.
     pub(crate) fn new(config: &KafkaSinkConfig) -> Result<Self> {
         let parse = |text: &str| {
-            Template::parse(text).map_err(|reason| KafkaSinkError::TopicName {
+            NameTemplate::parse(text).map_err(|error| KafkaSinkError::TopicName {
                 topic: text.to_owned(),
                 table: TableName::new("{schema}", "{table}"),
-                reason,
+                reason: error.to_string(),
             })
         };
         let ddl = match config.ddl_topic.as_deref() {
@@ -128,7 +65,7 @@ impl Names {
     pub(crate) fn enter(&self, target: &TableName) -> Result<Arc<str>> {
         let topic = checked(&self.rows, target)?;
         // One schema may be routed to several topics only by its tables' names.
-        if self.rows.has(&Part::Table) {
+        if self.rows.uses_table() {
             let mut taken = self.taken();
             match taken.get(&topic) {
                 Some(other) if other != target && !(self.joins_schemas(other, target)) => {
@@ -147,7 +84,7 @@ impl Names {
 
     /// Without `{schema}` the rule itself puts tables of the same name together.
     fn joins_schemas(&self, one: &TableName, other: &TableName) -> bool {
-        !self.rows.has(&Part::Schema) && one.table == other.table
+        !self.rows.uses_schema() && one.table == other.table
     }
 
     /// A span of a table has ended.
@@ -166,7 +103,7 @@ impl Names {
             Some(None) => return Ok(None),
             Some(Some(template)) => template,
         };
-        if target.table.is_empty() && template.has(&Part::Table) {
+        if target.table.is_empty() && template.uses_table() {
             // The schema itself has no topic.
             return Ok(None);
         }
@@ -174,20 +111,13 @@ impl Names {
     }
 }
 
-fn checked(template: &Template, target: &TableName) -> Result<Arc<str>> {
-    let topic = template.fill(target);
+fn checked(template: &NameTemplate, target: &TableName) -> Result<Arc<str>> {
+    let topic = fill(template, target);
     let reason = match topic.as_str() {
         "" => "it is empty".to_owned(),
         "." | ".." => "it is reserved".to_owned(),
         name if name.len() > NAME_LENGTH_MAX => {
-            let mut reason = String::new();
-            // Writing to memory does not fail.
-            let _written = write!(
-                reason,
-                "it has {} characters, {NAME_LENGTH_MAX} are the most",
-                name.len()
-            );
-            reason
+            format!("it has {} characters, {NAME_LENGTH_MAX} are the most", name.len())
         }
         _ => return Ok(topic.into()),
     };
@@ -229,21 +159,6 @@ mod tests {
             Some("cdc-shop.orders")
         );
         assert_eq!(names.ddl_topic(&t("shop", "")).unwrap(), None);
-    }
-
-    #[test]
-    fn bad_templates_say_what_is_wrong() {
-        for (text, word) in [
-            ("", "empty"),
-            ("{schema", "not closed"),
-            ("a}", "closes nothing"),
-            ("{db}", "neither"),
-            ("a b", "letters"),
-        ] {
-            let fault = topic_template_fault(text).expect(text);
-            assert!(fault.contains(word), "{text}: {fault}");
-        }
-        assert_eq!(topic_template_fault("{schema}.{table}"), None);
     }
 
     #[test]

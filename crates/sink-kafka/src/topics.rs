@@ -78,14 +78,18 @@ impl TopicBook {
         self.partitions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Partitions that rows of a topic are spread by; none for a topic that had no rows.
+    pub(crate) fn expected(&self, topic: &str) -> Option<u32> {
+        self.partitions().get(topic).copied()
+    }
+
     /// Compares what a topic has with what its rows are spread by. A topic that is met for
     /// the first time is written down before this returns.
     ///
     /// # Errors
     /// The count has changed, and that is refused; the file cannot be written.
     pub(crate) fn settle(&self, topic: &str, found: u32) -> Result<Spread> {
-        let known = self.partitions().get(topic).copied();
-        match known {
+        match self.expected(topic) {
             Some(expected) if expected == found => Ok(Spread::Same(found)),
             Some(expected) => match self.policy {
                 PartitionCountChange::Flush => Ok(Spread::Flush { found }),

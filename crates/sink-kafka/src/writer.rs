@@ -84,6 +84,7 @@ impl KafkaSpan {
     /// Takes over what has arrived.
     fn look(&mut self) -> Result<()> {
         self.durable = self.durable.max(self.delivery.reached()?);
+        self.shared.metrics.in_flight(self.shared.ledger.bytes());
         Ok(())
     }
 
@@ -221,6 +222,7 @@ impl SpanWriter for KafkaSpan {
 
     fn write(&mut self, batch: &EventBatch, worker: &mut WorkerContext) -> SinkResult<()> {
         let handed = self.send(batch, worker)?;
+        self.shared.metrics.in_flight(self.shared.ledger.bytes());
         self.shared.counters.add_rows(handed.counts, handed.bytes);
         worker.count_rows(handed.counts, handed.bytes);
         Ok(())

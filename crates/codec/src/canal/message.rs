@@ -80,11 +80,7 @@ impl TableEncoder {
         self.write_object(out, change, Columns::Key)
     }
 
-    pub(super) fn write_key_data<W: Write>(
-        &mut self,
-        out: &mut W,
-        change: &RowChange<'_, '_>,
-    ) -> Result<()> {
+    pub(super) fn write_key_data<W: Write>(&mut self, out: &mut W, change: &RowChange<'_, '_>) -> Result<()> {
         let mut separator: &[u8] = b"";
         for &i in &self.primary_key {
             let image = change.after.as_ref().or(change.before.as_ref());

@@ -5,5 +5,5 @@ mod context;
 mod producer;
 pub(crate) mod properties;
 
-pub(crate) use cluster::Cluster;
+pub(crate) use cluster::{Asker, Cluster};
 pub(crate) use producer::{Away, Producer, Producers, Sent};

@@ -15,54 +15,6 @@ const BATCH_BYTES_MAX: usize = 1_000_000;
 /// What librdkafka takes for `message.max.bytes`.
 const MESSAGE_BYTES: std::ops::RangeInclusive<usize> = 1_000..=1_000_000_000;
 
-/// Properties that Weir sets itself, and what decides about them.
-const OURS: [(&str, &str); 28] = [
-    ("bootstrap.servers", "`sink.uri` names the brokers"),
-    ("metadata.broker.list", "`sink.uri` names the brokers"),
-    (
-        "security.protocol",
-        "`[sink.tls]` and the user in `sink.uri` decide",
-    ),
-    ("sasl.mechanism", "use `sink.kafka.sasl-mechanism`"),
-    ("sasl.mechanisms", "use `sink.kafka.sasl-mechanism`"),
-    ("sasl.username", "name the user in `sink.uri`"),
-    ("sasl.password", "use `sink.password-env` or `sink.password-file`"),
-    ("ssl.ca.location", "use `sink.tls.ca`"),
-    ("ssl.ca.pem", "use `sink.tls.ca`"),
-    ("ssl.certificate.location", "use `sink.tls.cert`"),
-    ("ssl.certificate.pem", "use `sink.tls.cert`"),
-    ("ssl.key.location", "use `sink.tls.key`"),
-    ("ssl.key.pem", "use `sink.tls.key`"),
-    ("ssl.key.password", "`sink.tls.key` is a key without a password"),
-    ("ssl.keystore.password", "use `sink.tls.cert` and `sink.tls.key`"),
-    ("ssl.keystore.location", "use `sink.tls.cert` and `sink.tls.key`"),
-    ("enable.ssl.certificate.verification", "use `sink.tls.mode`"),
-    ("ssl.endpoint.identification.algorithm", "use `sink.tls.mode`"),
-    ("enable.idempotence", "it is always on"),
-    ("transactional.id", "no transactions are used"),
-    ("acks", "it is always `all`"),
-    ("request.required.acks", "it is always `all`"),
-    ("message.timeout.ms", "no message is given up"),
-    ("delivery.timeout.ms", "no message is given up"),
-    ("message.max.bytes", "the limits of the topics decide"),
-    (
-        "queue.buffering.max.messages",
-        "`flow-control.memory-quota` decides",
-    ),
-    (
-        "queue.buffering.max.kbytes",
-        "`flow-control.memory-quota` decides",
-    ),
-    ("partitioner", "use `sink.kafka.partition`"),
-];
-
-/// Why a property of librdkafka cannot be given in the changefeed file; none if it can.
-pub fn property_fault(property: &str) -> Option<String> {
-    OURS.iter()
-        .find(|(name, _)| *name == property)
-        .map(|(_, instead)| (*instead).to_owned())
-}
-
 /// What reaches the cluster.
 pub(crate) fn client(config: &KafkaSinkConfig) -> ClientConfig {
     let mut client = ClientConfig::new();
@@ -197,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn given_properties_count_and_ours_cannot_be_given() {
+    fn given_properties_count_but_for_ours() {
         let mut config = config();
         config.librdkafka.insert("linger.ms".into(), "50".into());
         config.librdkafka.insert("acks".into(), "1".into());
@@ -205,7 +157,6 @@ mod tests {
         assert_eq!(made.get("linger.ms"), Some("50"));
         assert_eq!(made.get("acks"), Some("all"));
         assert_eq!(made.get("bootstrap.servers"), Some("a:1,b:2"));
-        assert!(property_fault("acks").is_some() && property_fault("linger.ms").is_none());
     }
 
     #[test]

@@ -80,7 +80,7 @@ fn sink(changefeed: &Changefeed, data_dir: &Path) -> Vec<Check> {
             writable("sink", "sink.uri", dir),
             belongs(changefeed, dir, data_dir),
         ],
-        SinkUri::Mysql(_) => Vec::new(),
+        SinkUri::Mysql(_) | SinkUri::Kafka(_) => Vec::new(),
         SinkUri::Blackhole { .. } => vec![Check {
             end: "sink",
             name: "sink can be opened".to_owned(),
