@@ -3,6 +3,7 @@
 //! The tests know the command by its interface only (`docs/`): arguments, exit status, files.
 
 pub mod binlog;
+pub mod broker;
 pub mod certificates;
 pub mod client;
 pub mod command;
@@ -15,7 +16,9 @@ pub mod recording;
 pub mod rng;
 pub mod servers;
 pub mod small_disk;
+pub mod topics;
 
+pub use broker::Broker;
 pub use certificates::Certificate;
 pub use client::Client;
 pub use command::{Changefeed, Finished, Running, weir};
@@ -26,4 +29,5 @@ pub use proxy::{Fault, Proxy};
 pub use recording::Recording;
 pub use servers::{End, TestServer, wait_until};
 pub use small_disk::SmallDisk;
+pub use topics::Topics;
 pub use weir_test_servers::Kind;

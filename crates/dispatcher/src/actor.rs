@@ -213,8 +213,8 @@ impl Handler<BarrierAction> for Dispatcher {
 impl Handler<FlushNow> for Dispatcher {
     type Result = ();
 
-    fn handle(&mut self, _: FlushNow, ctx: &mut Self::Context) {
-        self.turn(ctx, DispatcherCore::flush_now);
+    fn handle(&mut self, message: FlushNow, ctx: &mut Self::Context) {
+        self.turn(ctx, |core, now_ms, out| core.flush_now(message.ends, now_ms, out));
     }
 }
 

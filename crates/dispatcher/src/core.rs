@@ -84,6 +84,8 @@ pub struct DispatcherCore {
     sink_failed: bool,
     /// Rows up to here are to be durable before `Flushed` is sent.
     flush_upto: Option<OrderKey>,
+    /// Nothing more is written in this run.
+    ends: bool,
     sent: (OrderKey, CommitTs),
     sent_ms: u64,
 }
@@ -100,6 +102,7 @@ impl DispatcherCore {
             failed: false,
             sink_failed: false,
             flush_upto: None,
+            ends: false,
             sent: (after, CommitTs::ZERO),
             sent_ms: 0,
         }
@@ -139,6 +142,11 @@ impl DispatcherCore {
         self.failed
     }
 
+    /// Whether the run ends, and what is delivered is dropped.
+    pub const fn has_ended(&self) -> bool {
+        self.ends
+    }
+
     /// Whether a tick has anything to do: progress to report, or a report that may have
     /// to be repeated.
     pub fn wants_tick(&self) -> bool {
@@ -147,7 +155,7 @@ impl DispatcherCore {
 
     /// The next event of the stream.
     pub fn deliver(&mut self, delivery: Delivery, now_ms: u64, out: &mut Vec<Effect>) {
-        if self.failed {
+        if self.failed || self.ends {
             if let Delivery::Batch(batch) = delivery {
                 self.drop_batch(&batch, out);
             }
@@ -227,11 +235,13 @@ impl DispatcherCore {
         }
     }
 
-    /// Everything delivered is to become durable now; answered by `Flushed`.
-    pub fn flush_now(&mut self, now_ms: u64, out: &mut Vec<Effect>) {
+    /// Everything delivered is to become durable now; answered by `Flushed`. `ends`: what
+    /// is delivered from now on is dropped.
+    pub fn flush_now(&mut self, ends: bool, now_ms: u64, out: &mut Vec<Effect>) {
         if self.progress.has_outstanding() && !self.sink_failed {
             out.push(Effect::ToSink(SinkWork::Flush));
         }
+        self.ends |= ends;
         self.flush_upto = Some(self.progress.last());
         self.answer_flush(now_ms, out);
     }

@@ -97,6 +97,9 @@ pub struct BarrierAction {
 pub struct FlushNow {
     /// The dispatcher.
     pub dispatcher: DispatcherId,
+    /// The run ends: nothing that is delivered from now on is written, so that nothing is
+    /// at the sink that progress does not tell of.
+    pub ends: bool,
 }
 
 /// Maintainer → Dispatcher: the table is gone (dropped or renamed) and everything before

@@ -20,6 +20,17 @@ const POLL: Duration = Duration::from_millis(100);
 /// Small enough for a test machine; the broker's own default is 1 GiB.
 const HEAP: [&str; 2] = ["-Xms256m", "-Xmx512m"];
 
+/// What a broker of a test has besides the usual.
+#[derive(Clone, Debug, Default)]
+pub struct KafkaOptions {
+    /// Lines of `server.properties`; they win over the usual ones.
+    pub properties: Vec<String>,
+    /// Further listeners on 127.0.0.1: name of the protocol (`SSL`, `SASL_PLAINTEXT`, `SASL_SSL`) and port.
+    pub listeners: Vec<(&'static str, u16)>,
+    /// SCRAM users: name and password.
+    pub scram_users: Vec<(String, String)>,
+}
+
 /// A running broker.
 #[derive(Debug)]
 pub struct Kafka {
@@ -35,12 +46,26 @@ impl Kafka {
     /// # Errors
     /// When it cannot be downloaded or does not come up.
     pub fn start(cache: &Path, dir: &Path, port: u16, controller_port: u16) -> Result<Self> {
+        Self::start_with(cache, dir, port, controller_port, &KafkaOptions::default())
+    }
+
+    /// The same with options. A broker that had run in `dir` goes on with what it had.
+    ///
+    /// # Errors
+    /// As `start`.
+    pub fn start_with(
+        cache: &Path,
+        dir: &Path,
+        port: u16,
+        controller_port: u16,
+        options: &KafkaOptions,
+    ) -> Result<Self> {
         let libraries = libraries(cache)?;
         let java = java(cache)?;
         std::fs::create_dir_all(dir)?;
         let dir = std::path::absolute(dir)?;
         let properties = dir.join("server.properties");
-        std::fs::write(&properties, configuration(&dir, port, controller_port))?;
+        std::fs::write(&properties, configuration(&dir, port, controller_port, options))?;
         let tool = |arguments: &[&str]| -> Result<String> {
             let output = jvm(&java, &libraries)
                 .arg("kafka.tools.StorageTool")
@@ -59,7 +84,12 @@ impl Kafka {
         if !dir.join("data").exists() {
             let id = tool(&["random-uuid"])?;
             let id = id.lines().last().context("a cluster id")?;
-            tool(&["format", "-t", id, "-c", &path, "--ignore-formatted"])?;
+            let mut arguments = vec!["format", "-t", id, "-c", &path, "--ignore-formatted"];
+            let users: Vec<String> = options.scram_users.iter().flat_map(scram).collect();
+            for user in &users {
+                arguments.extend(["--add-scram", user]);
+            }
+            tool(&arguments)?;
         }
         let mut command = jvm(&java, &libraries);
         command.args(["kafka.Kafka", &path]).stdin(Stdio::null());
@@ -120,21 +150,37 @@ fn jvm(java: &Path, libraries: &Path) -> Command {
     command
 }
 
-fn configuration(dir: &Path, port: u16, controller_port: u16) -> String {
-    format!(
+/// What `--add-scram` takes, for both mechanisms.
+fn scram((name, password): &(String, String)) -> [String; 2] {
+    ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+        .map(|mechanism| format!("{mechanism}=[name={name},password={password}]"))
+}
+
+fn configuration(dir: &Path, port: u16, controller_port: u16, options: &KafkaOptions) -> String {
+    let more = |form: &dyn Fn(&str, u16) -> String| -> String {
+        options
+            .listeners
+            .iter()
+            .map(|(name, port)| form(name, *port))
+            .collect()
+    };
+    let listeners = more(&|name, port| format!(",{name}://127.0.0.1:{port}"));
+    let protocols = more(&|name, _| format!(",{name}:{name}"));
+    let usual = format!(
         "process.roles=broker,controller\nnode.id=1\n\
          controller.quorum.voters=1@127.0.0.1:{controller_port}\n\
-         listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}\n\
-         advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n\
+         listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}{listeners}\n\
+         advertised.listeners=PLAINTEXT://127.0.0.1:{port}{listeners}\n\
          controller.listener.names=CONTROLLER\n\
-         listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
+         listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}\n\
          log.dirs={}\nnum.partitions=3\n\
          offsets.topic.replication.factor=1\noffsets.topic.num.partitions=3\n\
          transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
          transaction.state.log.num.partitions=3\nshare.coordinator.state.topic.replication.factor=1\n\
          share.coordinator.state.topic.min.isr=1\ngroup.initial.rebalance.delay.ms=0\n",
         dir.join("data").display()
-    )
+    );
+    format!("{usual}{}\n", options.properties.join("\n"))
 }
 
 /// Folder with the broker's class files.

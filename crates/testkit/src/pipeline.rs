@@ -345,7 +345,9 @@ impl Pipeline {
                 self.dispatch(id, |core, out| core.barrier_action(key, step, now_ms, out));
             }
             maintainer::Effect::Flush(flush) => {
-                self.dispatch(flush.dispatcher, |core, out| core.flush_now(now_ms, out));
+                self.dispatch(flush.dispatcher, |core, out| {
+                    core.flush_now(flush.ends, now_ms, out)
+                });
             }
             maintainer::Effect::Reform => outside.out.push(Outgoing::Reform),
             maintainer::Effect::Save(update) => outside.out.push(Outgoing::Save(update)),

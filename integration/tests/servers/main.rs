@@ -11,6 +11,7 @@ mod crash;
 mod crash_in_ddl;
 mod end_to_end;
 mod harness;
+mod kafka;
 mod locked_table;
 mod memory;
 mod minimal_metadata;

@@ -293,7 +293,10 @@ impl MaintainerCore {
         self.barriers.forget(dispatcher);
         out.push(Effect::Detach(dispatcher));
         // What it delivered before may still become durable.
-        out.push(Effect::Flush(FlushNow { dispatcher }));
+        out.push(Effect::Flush(FlushNow {
+            dispatcher,
+            ends: false,
+        }));
         // None of its tables goes on.
         for Member { table, .. } in &entry.members {
             out.push(Effect::TableFailed {
@@ -338,7 +341,7 @@ impl MaintainerCore {
     /// `deadline_ms`.
     pub fn stop(&mut self, now_ms: u64, deadline_ms: u64, out: &mut Vec<Effect>) {
         match &mut self.mode {
-            Mode::Running | Mode::Until(_) => self.flush_all(out),
+            Mode::Running | Mode::Until(_) => self.flush_all(true, out),
             Mode::Reforming { .. } => {}
             // The end is what the stop asks for, only that nothing is to follow.
             Mode::Saving { outcome, .. } if *outcome == Outcome::Reform => {
@@ -412,7 +415,10 @@ impl MaintainerCore {
         let delivered = entry.resolved >= target && entry.checkpoint < OrderKey::end_of(target);
         if delivered && !entry.flush_sent {
             entry.flush_sent = true;
-            out.push(Effect::Flush(FlushNow { dispatcher: id }));
+            out.push(Effect::Flush(FlushNow {
+                dispatcher: id,
+                ends: false,
+            }));
         }
     }
 

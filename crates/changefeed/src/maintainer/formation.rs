@@ -188,14 +188,17 @@ impl MaintainerCore {
         });
     }
 
-    /// Everything delivered is to become durable.
-    pub(super) fn flush_all(&mut self, out: &mut Vec<Effect>) {
+    /// Everything delivered is to become durable. `ends`: nothing more is written.
+    pub(super) fn flush_all(&mut self, ends: bool, out: &mut Vec<Effect>) {
         for entry in self.registry.entries_mut() {
             entry.flush_sent = true;
             // Nothing was delivered to what was not created.
             entry.flushed = entry.deferred;
             if !entry.deferred {
-                out.push(Effect::Flush(FlushNow { dispatcher: entry.id }));
+                out.push(Effect::Flush(FlushNow {
+                    dispatcher: entry.id,
+                    ends,
+                }));
             }
         }
     }
@@ -212,7 +215,7 @@ impl MaintainerCore {
                     deadline_ms: now_ms.saturating_add(REFORM_FLUSH_MS),
                     schema: at,
                 };
-                self.flush_all(out);
+                self.flush_all(false, out);
             }
             // What is saved at the end has the tables behind the DDL.
             Mode::Stopping { .. } | Mode::Saving { .. } | Mode::Done => {}

@@ -36,7 +36,7 @@ enum Report {
 
 enum Order {
     Barrier(BarrierAction),
-    Flush,
+    Flush { ends: bool },
 }
 
 struct Runner {
@@ -276,7 +276,7 @@ impl<'a> World<'a> {
                 let BarrierAction { key, step, .. } = message;
                 self.dispatch(id, |core, now, out| core.barrier_action(key, step, now, out));
             }
-            Order::Flush => self.dispatch(id, |core, now, out| core.flush_now(now, out)),
+            Order::Flush { ends } => self.dispatch(id, |core, now, out| core.flush_now(ends, now, out)),
         }
     }
 
@@ -306,7 +306,10 @@ impl<'a> World<'a> {
                 Effect::Resume(message) => {
                     runner.stopped_at.take_if(|key| *key == message.key);
                 }
-                Effect::Released(_) => assert!(runner.core.is_failed(), "only then rows are dropped"),
+                Effect::Released(_) => {
+                    let drops = runner.core.is_failed() || runner.core.has_ended();
+                    assert!(drops, "only then rows are dropped");
+                }
             }
         }
     }
@@ -332,7 +335,7 @@ impl<'a> World<'a> {
                 }
             }
             Effect::Barrier(message) => self.give(message.dispatcher, Order::Barrier(message)),
-            Effect::Flush(message) => self.give(message.dispatcher, Order::Flush),
+            Effect::Flush(message) => self.give(message.dispatcher, Order::Flush { ends: message.ends }),
             Effect::Save(update) => {
                 assert!(self.saving.is_none(), "one save at a time");
                 self.check(&update);

@@ -1,0 +1,380 @@
+//! Into a real broker: a consumer builds the tables again from the topics, and compares them with the source.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use weir_integration::load::Options;
+use weir_integration::pair::{filter, run_to_end, start_position};
+use weir_integration::rng::Rng;
+use weir_integration::topics::{Repeats, Topics, compare};
+use weir_integration::{
+    Broker, Changefeed, Client, End, Kind, Load, Names, Running, TestServer, caught_up, wait_until,
+};
+use weir_test_servers::KafkaOptions;
+
+const LOAD: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(90);
+/// Longest run before a kill.
+const RUN_MILLIS: u64 = 1_200;
+/// Kills that must have found messages on their way.
+const KILLS: u32 = 20;
+const ATTEMPTS_MAX: u32 = 120;
+/// The bound that the documentation gives for what comes twice after a crash.
+const REPLAY_BYTES_MAX: usize = 64 << 20;
+
+/// A source with the load's tables, a broker, and a changefeed between them.
+struct Flow {
+    source: TestServer,
+    broker: Broker,
+    names: Names,
+    feed: Changefeed,
+}
+
+impl Flow {
+    fn new(kind: Kind, broker: Broker, settings: &str) -> Self {
+        let source = TestServer::get(kind, End::Source).unwrap();
+        Self::from(source, broker, settings, "64MiB")
+    }
+
+    fn from(source: TestServer, broker: Broker, settings: &str, quota: &str) -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let names = Names::new(&format!("k{}x{number}", std::process::id()));
+        let start = start_position(&mut source.client().unwrap()).unwrap();
+        let more = format!(
+            "[flow-control]\nmemory-quota = \"{quota}\"\n{}{settings}",
+            filter(&names)
+        );
+        let feed = Changefeed::between(source.uri(), &broker.uri(), &start, &more).unwrap();
+        Self {
+            source,
+            broker,
+            names,
+            feed,
+        }
+    }
+
+    fn setup(&self) {
+        weir_integration::load::setup(&mut self.client(), &self.names).unwrap();
+    }
+
+    fn client(&self) -> Client {
+        self.source.client().unwrap()
+    }
+
+    fn load(&self, seed: u64, ddl: bool) -> Load {
+        let options = Options {
+            seed,
+            // Rows that cascades change are not in a binlog.
+            family: false,
+            ddl_pause: ddl.then_some(Duration::from_millis(150)),
+            ..Options::default()
+        };
+        Load::start(self.source.uri(), &self.names, &options).unwrap()
+    }
+
+    fn topics(&self) -> Topics {
+        Topics::read(self.broker.address(), &self.names.main).unwrap()
+    }
+
+    /// Tables whose rows the topics tell wholly. Those that DDL makes, renames or fills are told by DDL too.
+    fn tables(&self, ddl: bool) -> Vec<String> {
+        let Names { main, two, .. } = &self.names;
+        let mut tables: Vec<String> = ["acct", "wide", "nokey", "unull", "ukonly", "beat", "parent"]
+            .map(|table| format!("{main}.{table}"))
+            .into();
+        tables.push(format!("{two}.ledger"));
+        if !ddl {
+            tables.extend((0..6).map(|number| format!("{main}.d{number}")));
+        }
+        tables
+    }
+
+    fn assert_equal(&self, ddl: bool) -> Repeats {
+        let topics = self.topics();
+        let repeats = topics.check_order().unwrap();
+        compare(&mut self.client(), &self.tables(ddl), &topics).unwrap();
+        println!(
+            "{} messages, {} rows, {repeats:?}",
+            topics.messages.len(),
+            topics.rows()
+        );
+        repeats
+    }
+}
+
+/// All rows of a topic that stand before a DDL arrived before it, and those behind it after it.
+fn check_ddl(topics: &Topics) -> usize {
+    let mut by_topic: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+    for message in &topics.messages {
+        by_topic.entry(&message.topic).or_default().push(message);
+    }
+    let mut found = 0;
+    for (topic, messages) in by_topic {
+        for ddl in messages.iter().filter(|message| message.is_ddl()) {
+            found += 1;
+            assert_eq!((ddl.partition, &ddl.key), (0, &None), "{topic}");
+            assert!(!ddl.text("sql").is_empty());
+            for row in messages.iter().filter(|message| !message.is_ddl()) {
+                let in_order = match row.place().0.cmp(&ddl.place().0) {
+                    std::cmp::Ordering::Less => row.millis <= ddl.millis,
+                    _ => row.millis >= ddl.millis,
+                };
+                assert!(in_order, "{topic}: {:?} around {:?}", row.place(), ddl.place());
+            }
+        }
+    }
+    found
+}
+
+fn live(kind: Kind, seed: u64, settings: &str, ddl: bool) -> Topics {
+    let _machine = crate::shared();
+    let flow = Flow::new(kind, Broker::get().unwrap(), settings);
+    flow.setup();
+    let load = flow.load(seed, ddl);
+    let mut running = flow.feed.start(&[]).unwrap();
+    std::thread::sleep(LOAD);
+    let report = load.stop().unwrap();
+    println!("{kind:?}: {report:?}");
+    assert!(report.transactions > 300, "{report:?}");
+    assert!(running.is_running().unwrap(), "{}", running.trouble());
+    caught_up(&flow.feed, running).unwrap();
+    let repeats = flow.assert_equal(ddl);
+    // Nothing went wrong, so that nothing came twice.
+    assert_eq!(repeats, Repeats::default());
+    let topics = flow.topics();
+    let uncommitted =
+        Topics::read_isolated(flow.broker.address(), &flow.names.main, "read_uncommitted").unwrap();
+    assert_eq!(topics.messages.len(), uncommitted.messages.len());
+    topics
+}
+
+#[test]
+fn mysql_with_ddl() {
+    let topics = live(Kind::Mysql, 51, "", true);
+    let ddl = check_ddl(&topics);
+    println!("{ddl} DDL messages");
+    assert!(ddl > 20, "{ddl}");
+    assert!(topics.partitions.values().all(|partitions| *partitions == 3));
+}
+
+#[test]
+fn mariadb_with_ddl() {
+    let topics = live(Kind::Mariadb118, 52, "", true);
+    assert!(check_ddl(&topics) > 20);
+}
+
+#[test]
+fn mariadb_1011_by_table() {
+    let settings = "[sink.kafka]\npartition = \"table\"\npartitions = 5\n";
+    let topics = live(Kind::Mariadb1011, 53, settings, false);
+    let mut homes: BTreeMap<String, i32> = BTreeMap::new();
+    for message in topics.messages.iter().filter(|message| !message.is_ddl()) {
+        let home = homes.entry(message.table()).or_insert(message.partition);
+        assert_eq!(*home, message.partition, "{}", message.table());
+    }
+    assert!(topics.partitions.values().all(|partitions| *partitions == 5));
+}
+
+/// Every row of a transaction has the same number, so that it is on the same partition in topics of one size.
+#[test]
+fn mysql_by_transaction() {
+    let _machine = crate::shared();
+    let settings = "[sink.kafka]\npartition = \"transaction\"\n";
+    let flow = Flow::new(Kind::Mysql, Broker::get().unwrap(), settings);
+    flow.setup();
+    let load = flow.load(54, false);
+    std::thread::sleep(LOAD / 3);
+    load.stop().unwrap();
+    run_to_end(&flow.feed).unwrap();
+    let topics = flow.topics();
+    compare(&mut flow.client(), &flow.tables(false), &topics).unwrap();
+    let mut homes: BTreeMap<String, i32> = BTreeMap::new();
+    for message in topics.messages.iter().filter(|message| !message.is_ddl()) {
+        // The commit-ts is the first 16 digits of the order key.
+        let transaction = message.place().0.get(..16).unwrap().to_owned();
+        let home = homes.entry(transaction).or_insert(message.partition);
+        assert_eq!(*home, message.partition);
+    }
+    let used: std::collections::BTreeSet<i32> = homes.into_values().collect();
+    assert_eq!(used.len(), 3);
+}
+
+/// All tables on one topic, DDL on another.
+#[test]
+fn one_topic_for_all() {
+    let _machine = crate::shared();
+    let name = format!("one{}", std::process::id());
+    let settings = format!("[sink.kafka]\ntopic = \"{name}\"\nddl-topic = \"{name}-ddl\"\n");
+    let flow = Flow::new(Kind::Mysql, Broker::get().unwrap(), &settings);
+    flow.setup();
+    let load = flow.load(55, true);
+    std::thread::sleep(LOAD / 3);
+    load.stop().unwrap();
+    run_to_end(&flow.feed).unwrap();
+    let topics = Topics::read(flow.broker.address(), &name).unwrap();
+    assert_eq!(topics.partitions.len(), 2, "{:?}", topics.partitions);
+    for message in &topics.messages {
+        assert_eq!(message.is_ddl(), message.topic.ends_with("-ddl"));
+    }
+    compare(&mut flow.client(), &flow.tables(true), &topics).unwrap();
+    assert!(flow.topics().messages.is_empty());
+}
+
+/// Runs until some messages have not arrived, and kills it there; returns whether that was so.
+fn kill_on_the_way(flow: &Flow, running: Running, from: &mut Client) -> bool {
+    let sql = format!("SELECT IFNULL(SUM(n), 0) FROM {}.beat", flow.names.main);
+    let before = from.number(&sql).unwrap();
+    assert!(running.kill().unwrap());
+    // Read after the kill: what the source had before it is not all there.
+    let beat = format!("{}.beat", flow.names.main);
+    let topics = Topics::read(flow.broker.address(), &beat).unwrap();
+    let tables = topics.tables().unwrap();
+    let arrived: u64 = tables.get(&beat).map_or(0, |table| table.sum("n"));
+    before > arrived
+}
+
+fn kill_weir(kind: Kind, seed: u64) {
+    let _machine = crate::shared();
+    let flow = Flow::new(kind, Broker::get().unwrap(), "");
+    flow.setup();
+    let mut from = flow.client();
+    let mut rng = Rng::new(seed);
+    let load = flow.load(seed, false);
+    let (mut counted, mut attempts) = (0, 0);
+    while counted < KILLS {
+        attempts += 1;
+        assert!(
+            attempts <= ATTEMPTS_MAX,
+            "only {counted} of {attempts} kills counted"
+        );
+        let mut running = flow.feed.start(&[]).unwrap();
+        std::thread::sleep(Duration::from_millis(200 + rng.below(RUN_MILLIS)));
+        assert!(running.is_running().unwrap(), "{}", running.trouble());
+        counted += u32::from(kill_on_the_way(&flow, running, &mut from));
+    }
+    load.stop().unwrap();
+    run_to_end(&flow.feed).unwrap();
+    let repeats = flow.assert_equal(false);
+    println!("{kind:?}: {counted} kills with messages on their way, {attempts} attempts");
+    assert!(repeats.steps_back <= attempts as usize, "{repeats:?}");
+    assert!(
+        repeats.bytes <= REPLAY_BYTES_MAX * attempts as usize,
+        "{repeats:?}"
+    );
+}
+
+#[test]
+fn weir_is_killed_behind_mysql() {
+    kill_weir(Kind::Mysql, 61);
+}
+
+#[test]
+fn weir_is_killed_behind_mariadb() {
+    kill_weir(Kind::Mariadb118, 62);
+}
+
+#[test]
+fn the_broker_is_killed() {
+    let _machine = crate::shared();
+    let broker = Broker::own(KafkaOptions::default()).unwrap();
+    let flow = Flow::new(Kind::Mysql, broker, "");
+    flow.setup();
+    let mut rng = Rng::new(63);
+    let load = flow.load(63, false);
+    let mut running = flow.feed.start(&[]).unwrap();
+    for kill in 0..KILLS {
+        std::thread::sleep(Duration::from_millis(300 + rng.below(RUN_MILLIS)));
+        flow.broker
+            .kill_and_start_again(Duration::from_millis(rng.below(500)))
+            .unwrap();
+        assert!(
+            running.is_running().unwrap(),
+            "kill {kill}:\n{}",
+            running.trouble()
+        );
+    }
+    load.stop().unwrap();
+    let sql = format!("SELECT IFNULL(SUM(n), 0) FROM {}.beat", flow.names.main);
+    let wanted = flow.client().number(&sql).unwrap();
+    let beat = format!("{}.beat", flow.names.main);
+    wait_until("the last rows", LIMIT, || {
+        let topics = Topics::read(flow.broker.address(), &beat)?;
+        Ok(topics.tables()?.get(&beat).map_or(0, |table| table.sum("n")) == wanted)
+    })
+    .unwrap();
+    caught_up(&flow.feed, running).unwrap();
+    let repeats = flow.assert_equal(false);
+    // The producer tells the broker what it has sent already.
+    assert_eq!(repeats.messages, 0, "{repeats:?}");
+}
+
+/// The broker is gone, or stands still, for a while under load: Weir stays inside its memory.
+fn broker_away(kill: bool) {
+    let _machine = crate::alone();
+    let seconds = std::env::var("WEIR_TEST_AWAY_SECONDS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let away = Duration::from_secs(seconds.unwrap_or(60));
+    let broker = Broker::own(KafkaOptions::default()).unwrap();
+    let source = TestServer::get(Kind::Mysql, End::Source).unwrap();
+    let flow = Flow::from(source, broker, "", "64MiB");
+    flow.setup();
+    let mut options = Options {
+        seed: 71,
+        family: false,
+        ddl_pause: None,
+        ..Options::default()
+    };
+    options.pause = Duration::ZERO;
+    let load = Load::start(flow.source.uri(), &flow.names, &options).unwrap();
+    let mut running = flow.feed.start(&[]).unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    if kill {
+        flow.broker.kill().unwrap();
+    } else {
+        flow.broker.signal("STOP").unwrap();
+    }
+    let begun = Instant::now();
+    let mut wide = flow.client();
+    let filler = "x".repeat(100_000);
+    let mut number = 0;
+    while begun.elapsed() < away {
+        // More than the quota, in large rows too.
+        number += 1;
+        let sql = format!(
+            "INSERT INTO {}.nokey (a, s, bl) VALUES ({number}, 'large', '{}')",
+            flow.names.main,
+            &filler[..60_000]
+        );
+        wide.run(&sql).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(running.is_running().unwrap(), "{}", running.trouble());
+    if kill {
+        flow.broker.start_again().unwrap();
+    } else {
+        flow.broker.signal("CONT").unwrap();
+    }
+    load.stop().unwrap();
+    running.signal("TERM").unwrap();
+    let stopped = running.finish(LIMIT).unwrap();
+    stopped.assert_ok();
+    let peak = stopped.high_water_bytes >> 20;
+    println!("{number} large rows, VmHWM {peak} MiB");
+    // memory-quota × 1.2 + 100 MiB
+    assert!(peak <= 64 * 12 / 10 + 100, "{peak} MiB");
+    run_to_end(&flow.feed).unwrap();
+    flow.assert_equal(false);
+}
+
+#[test]
+fn memory_while_the_broker_is_gone() {
+    broker_away(true);
+}
+
+#[test]
+fn memory_while_the_broker_stands_still() {
+    broker_away(false);
+}
