@@ -3,9 +3,11 @@
 
 use metrics::{Counter, Gauge, Unit, counter, describe_counter, describe_gauge, gauge};
 
+use crate::error::KafkaSinkError;
+
 /// Messages that have arrived.
 pub const DELIVERED: &str = "weir_kafka_messages_delivered_total";
-/// Messages that will never arrive.
+/// Messages that will never arrive, by why.
 pub const FAILED: &str = "weir_kafka_messages_failed_total";
 /// Messages that were larger than their topic takes, by what became of them.
 pub const TOO_LARGE: &str = "weir_kafka_messages_too_large_total";
@@ -20,7 +22,7 @@ pub fn describe() {
     describe_counter!(
         FAILED,
         Unit::Count,
-        "messages that the brokers have refused for good"
+        "messages that will not arrive, by reason: their topic refuses them, or the producer has failed"
     );
     describe_counter!(
         TOO_LARGE,
@@ -37,7 +39,8 @@ pub fn describe() {
 /// Cached handles of one sink.
 pub(crate) struct KafkaMetrics {
     delivered: Counter,
-    failed: Counter,
+    refused: Counter,
+    lost: Counter,
     skipped: Counter,
     keys_only: Counter,
     in_flight: Gauge,
@@ -51,11 +54,16 @@ impl KafkaMetrics {
             let changefeed = changefeed.to_owned();
             counter!(TOO_LARGE, "changefeed" => changefeed, "action" => action)
         };
+        let failed = |reason: &'static str| {
+            let changefeed = changefeed.to_owned();
+            counter!(FAILED, "changefeed" => changefeed, "reason" => reason)
+        };
         let connected = gauge!(CONNECTED, &labels);
         connected.set(1.0);
         Self {
             delivered: counter!(DELIVERED, &labels),
-            failed: counter!(FAILED, &labels),
+            refused: failed("refused"),
+            lost: failed("producer"),
             skipped: too_large("skipped"),
             keys_only: too_large("keys-only"),
             in_flight: gauge!(IN_FLIGHT_BYTES, &labels),
@@ -67,8 +75,12 @@ impl KafkaMetrics {
         self.delivered.increment(1);
     }
 
-    pub(crate) fn failed(&self) {
-        self.failed.increment(1);
+    pub(crate) fn failed(&self, error: &KafkaSinkError) {
+        if matches!(error, KafkaSinkError::Refused { .. }) {
+            self.refused.increment(1);
+        } else {
+            self.lost.increment(1);
+        }
     }
 
     /// `sent`: with its key only.

@@ -7,51 +7,45 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
-use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use tokio::runtime::{Builder, Runtime};
-
-use super::context::AskContext;
-use super::producer::property_error;
-use super::properties;
+use super::asker::{Asker, TopicInfo};
 use crate::config::KafkaSinkConfig;
 use crate::error::{KafkaSinkError, Result};
 
-/// Largest batch that a topic takes where the cluster does not tell: the broker's default.
-const MESSAGE_MAX_BYTES_DEFAULT: usize = 1_048_588;
-/// How often the partition counts of known topics are read again.
+/// How often what is known of topics is read again.
 const REFRESH_EVERY: Duration = Duration::from_secs(30);
+/// How long it counts that a topic cannot be written to: whoever comes later, because
+/// someone has repaired it, asks anew.
+const ERROR_KEPT: Duration = Duration::from_secs(1);
 /// First wait after a question without an answer.
 const RETRY_MIN: Duration = Duration::from_millis(200);
 /// Longest wait between two attempts.
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// Longest time for a topic that was made to show.
-const SHOW_LIMIT: Duration = Duration::from_secs(10);
-/// Time between two looks at it.
-const SHOW_LOOK: Duration = Duration::from_millis(50);
-/// A topic that is asked for to see whether there is an answer. Consumers do not make it.
-const PROBE: &str = "weir-probe";
-
-/// A topic of the cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TopicInfo {
-    pub(crate) partitions: u32,
-    /// `max.message.bytes`.
-    pub(crate) message_max_bytes: usize,
-}
+/// Topics whose settings are asked for at once.
+const ASKED_AT_ONCE: usize = 500;
 
 type Call = Box<dyn FnOnce() + Send>;
 
 enum Entry {
     /// Who is called when it is known.
     Asked(Vec<Call>),
-    Known(Result<TopicInfo>),
+    Known(Result<TopicInfo>, Instant),
+}
+
+impl Entry {
+    fn answer(&self) -> Option<&Result<TopicInfo>> {
+        match self {
+            Self::Known(Err(_), since) if since.elapsed() >= ERROR_KEPT => None,
+            Self::Known(answer, _) => Some(answer),
+            Self::Asked(_) => None,
+        }
+    }
 }
 
 #[derive(Default)]
 struct State {
     topics: HashMap<Arc<str>, Entry>,
+    /// Something was asked for that the thread has not seen.
+    is_new: bool,
     stopped: bool,
 }
 
@@ -67,18 +61,23 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits up to `limit` for a call of `wake`; false if all is over.
+    /// Waits up to `limit` for something new to be asked for; false if all is over.
     fn wait(&self, limit: Duration) -> bool {
-        let state = self.state();
-        if state.stopped {
-            return false;
+        let until = Instant::now() + limit;
+        let mut state = self.state();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if state.stopped || std::mem::take(&mut state.is_new) || left.is_zero() {
+                return !state.stopped;
+            }
+            let waited = self.wake.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let waited = self.wake.wait_timeout(state, limit);
-        !waited.unwrap_or_else(PoisonError::into_inner).0.stopped
     }
 
     fn asked(&self) -> Vec<Arc<str>> {
-        let state = self.state();
+        let mut state = self.state();
+        state.is_new = false;
         let asked =
             |(name, entry): (&Arc<str>, &Entry)| matches!(entry, Entry::Asked(_)).then(|| Arc::clone(name));
         state.topics.iter().filter_map(asked).collect()
@@ -87,14 +86,15 @@ impl Inner {
     fn known(&self) -> Vec<(Arc<str>, TopicInfo)> {
         let state = self.state();
         let known = |(name, entry): (&Arc<str>, &Entry)| match entry {
-            Entry::Known(Ok(info)) => Some((Arc::clone(name), *info)),
+            Entry::Known(Ok(info), _) => Some((Arc::clone(name), *info)),
             _ => None,
         };
         state.topics.iter().filter_map(known).collect()
     }
 
     fn set(&self, name: &Arc<str>, answer: Result<TopicInfo>) {
-        let before = self.state().topics.insert(Arc::clone(name), Entry::Known(answer));
+        let entry = Entry::Known(answer, Instant::now());
+        let before = self.state().topics.insert(Arc::clone(name), entry);
         if let Some(Entry::Asked(calls)) = before {
             calls.into_iter().for_each(|call| call());
         }
@@ -135,10 +135,7 @@ impl Cluster {
 
     /// What is known of a topic; none if it was not asked for or has not been answered.
     pub(crate) fn known(&self, name: &str) -> Option<Result<TopicInfo>> {
-        match self.inner.state().topics.get(name) {
-            Some(Entry::Known(answer)) => Some(answer.clone()),
-            _ => None,
-        }
+        self.inner.state().topics.get(name)?.answer().cloned()
     }
 
     /// Asks for a topic, makes it if it is missing and that is configured, and calls when
@@ -146,13 +143,14 @@ impl Cluster {
     pub(crate) fn request(&self, name: &Arc<str>, call: Call) {
         let mut state = self.inner.state();
         match state.topics.get_mut(name) {
-            Some(Entry::Known(_)) => {
+            Some(Entry::Asked(calls)) => calls.push(call),
+            Some(entry) if entry.answer().is_some() => {
                 drop(state);
                 call();
             }
-            Some(Entry::Asked(calls)) => calls.push(call),
-            None => {
+            _ => {
                 state.topics.insert(Arc::clone(name), Entry::Asked(vec![call]));
+                state.is_new = true;
                 drop(state);
                 self.inner.wake.notify_one();
             }
@@ -174,268 +172,95 @@ impl Drop for Cluster {
     }
 }
 
+/// Whether there may be an answer later.
+const fn is_passing(error: &KafkaSinkError) -> bool {
+    // The cluster has answered before: a login that is refused now may be a broker that
+    // has not read its users yet.
+    matches!(
+        error,
+        KafkaSinkError::Unavailable { .. }
+            | KafkaSinkError::Unreachable { .. }
+            | KafkaSinkError::Login { .. }
+            | KafkaSinkError::Tls { .. }
+    )
+}
+
+/// Whether no other topic has an answer now either.
+const fn is_silence(error: &KafkaSinkError) -> bool {
+    is_passing(error) && !matches!(error, KafkaSinkError::Unavailable { .. })
+}
+
 fn run(inner: &Weak<Inner>, asker: &Asker) {
     let mut refreshed = Instant::now();
     let mut wait = RETRY_MIN;
+    let mut is_told = false;
     loop {
         let Some(inner) = inner.upgrade() else { return };
-        let mut failed = None;
-        for name in inner.asked() {
-            match asker.topic(&name) {
-                Err(error @ (KafkaSinkError::Unavailable { .. } | KafkaSinkError::Unreachable { .. })) => {
-                    failed = Some((name, error));
+        match ask(&inner, asker) {
+            Ok(()) => {
+                wait = RETRY_MIN;
+                is_told = false;
+            }
+            Err((topic, error)) => {
+                if !std::mem::replace(&mut is_told, true) {
+                    tracing::warn!(%topic, %error, "a topic cannot be asked for; it is tried again until it can");
                 }
-                answer => inner.set(&name, answer),
+                if !inner.wait(wait) {
+                    return;
+                }
+                wait = (wait * 2).min(RETRY_MAX);
+                continue;
             }
         }
         if refreshed.elapsed() >= REFRESH_EVERY {
             refresh(&inner, asker);
             refreshed = Instant::now();
         }
-        let limit = match failed {
-            Some((topic, error)) => {
-                tracing::debug!(%topic, %error, "a topic cannot be asked for; trying again");
-                wait = (wait * 2).min(RETRY_MAX);
-                wait
-            }
-            None => {
-                wait = RETRY_MIN;
-                REFRESH_EVERY.saturating_sub(refreshed.elapsed())
-            }
-        };
-        if !inner.wait(limit) {
+        asker.rest();
+        if !inner.wait(REFRESH_EVERY.saturating_sub(refreshed.elapsed())) {
             return;
         }
     }
 }
 
-/// Reads the partition counts of known topics again.
+/// Asks for the topics that someone waits for; the last that has no answer yet.
+fn ask(inner: &Inner, asker: &Asker) -> std::result::Result<(), (Arc<str>, KafkaSinkError)> {
+    let mut passing = Ok(());
+    for name in inner.asked() {
+        match asker.topic(&name) {
+            Err(error) if is_silence(&error) => return Err((name, error)),
+            Err(error) if is_passing(&error) => passing = Err((name, error)),
+            answer => inner.set(&name, answer),
+        }
+    }
+    passing
+}
+
+/// Reads what is known of topics again. What cannot be read now keeps what it had; a topic
+/// that is gone shows where messages are refused.
 fn refresh(inner: &Inner, asker: &Asker) {
-    for (name, known) in inner.known() {
-        // What cannot be read now keeps what it had; a topic that is gone shows where
-        // messages are refused.
-        if let Ok(Some(partitions)) = asker.partitions(&name)
-            && partitions != known.partitions
-        {
-            tracing::info!(topic = %name, before = known.partitions, now = partitions, "a topic has another number of partitions");
-            let changed = TopicInfo { partitions, ..known };
-            inner.set(&name, Ok(changed));
-            inner.generation.fetch_add(1, Ordering::AcqRel);
-        }
-    }
-}
-
-/// Asks the cluster; each question is bounded in time.
-pub(crate) struct Asker {
-    config: KafkaSinkConfig,
-    /// Unlike those of producers, its questions do not make topics.
-    reader: BaseConsumer<AskContext>,
-    admin: AdminClient<AskContext>,
-    runtime: Runtime,
-}
-
-impl Asker {
-    pub(crate) fn new(config: &KafkaSinkConfig) -> Result<Self> {
-        let client = properties::client(config);
-        let mut reading = client.clone();
-        reading.set("allow.auto.create.topics", "false");
-        let runtime = Builder::new_current_thread().enable_all().build();
-        Ok(Self {
-            reader: reading
-                .create_with_context(AskContext::default())
-                .map_err(|error| property_error(&error))?,
-            admin: client
-                .create_with_context(AskContext::default())
-                .map_err(|error| property_error(&error))?,
-            runtime: runtime.map_err(|error| KafkaSinkError::Unavailable {
-                reason: error.to_string(),
-            })?,
-            config: config.clone(),
-        })
-    }
-
-    /// Whether the cluster answers; its number of brokers.
-    pub(crate) fn probe(&self) -> Result<usize> {
-        let metadata = self
-            .reader
-            .fetch_metadata(Some(PROBE), self.config.request_timeout)
-            .map_err(|error| self.explain(&error))?;
-        Ok(metadata.brokers().len())
-    }
-
-    fn explain(&self, error: &KafkaError) -> KafkaSinkError {
-        self.reader.context().trouble.explain(&self.config, error)
-    }
-
-    /// Partitions of a topic; none if there is no such topic.
-    pub(crate) fn partitions(&self, name: &str) -> Result<Option<u32>> {
-        let metadata = self
-            .reader
-            .fetch_metadata(Some(name), self.config.request_timeout)
-            .map_err(|error| self.explain(&error))?;
-        let Some(topic) = metadata.topics().iter().find(|topic| topic.name() == name) else {
-            return Ok(None);
-        };
-        match topic.error().map(RDKafkaErrorCode::from) {
-            None => {}
-            Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
-                return Ok(None);
-            }
-            Some(
-                code @ (RDKafkaErrorCode::TopicAuthorizationFailed
-                | RDKafkaErrorCode::InvalidTopic
-                | RDKafkaErrorCode::PolicyViolation),
-            ) => {
-                return Err(KafkaSinkError::Refused {
-                    topic: name.to_owned(),
-                    reason: code.to_string(),
-                });
-            }
-            Some(code) => {
-                return Err(KafkaSinkError::Unavailable {
-                    reason: code.to_string(),
-                });
-            }
-        }
-        match topic.partitions().len() {
-            // Just made: not all brokers know it.
-            0 => Err(KafkaSinkError::Unavailable {
-                reason: format!("topic `{name}` has no partitions yet"),
-            }),
-            partitions => Ok(Some(u32::try_from(partitions).unwrap_or(u32::MAX))),
-        }
-    }
-
-    fn topic(&self, name: &str) -> Result<TopicInfo> {
-        let partitions = match self.partitions(name)? {
-            Some(partitions) => partitions,
-            None => self.make(name)?,
-        };
-        Ok(TopicInfo {
-            partitions,
-            message_max_bytes: self.message_max_bytes(name)?.unwrap_or(MESSAGE_MAX_BYTES_DEFAULT),
-        })
-    }
-
-    fn options(&self) -> AdminOptions {
-        AdminOptions::new()
-            .request_timeout(Some(self.config.request_timeout))
-            .operation_timeout(Some(self.config.request_timeout))
-    }
-
-    /// Makes a topic and waits until it shows.
-    fn make(&self, name: &str) -> Result<u32> {
-        self.create(name, false)?;
-        tracing::info!(topic = name, "topic created");
-        let begun = Instant::now();
-        loop {
-            match self.partitions(name) {
-                Ok(Some(partitions)) => return Ok(partitions),
-                Ok(None) | Err(KafkaSinkError::Unavailable { .. }) if begun.elapsed() < SHOW_LIMIT => {
-                    std::thread::sleep(SHOW_LOOK);
-                }
-                Ok(None) => {
-                    return Err(KafkaSinkError::Unavailable {
-                        reason: format!("topic `{name}` was created but does not show"),
-                    });
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Makes a topic, or only asks whether it could be made.
-    pub(crate) fn create(&self, name: &str, only_asks: bool) -> Result<()> {
-        let Some(wanted) = self.config.create_topics else {
-            return Err(KafkaSinkError::TopicMissing {
-                topic: name.to_owned(),
+    for topics in inner.known().chunks(ASKED_AT_ONCE) {
+        let mut partitions = Vec::with_capacity(topics.len());
+        for (name, known) in topics {
+            partitions.push(match asker.layout(name) {
+                Ok(layout) => layout.map_or(known.partitions, |layout| layout.partitions),
+                Err(error) if is_silence(&error) => return,
+                Err(_) => known.partitions,
             });
-        };
-        let partitions = i32::try_from(wanted.partitions).unwrap_or(i32::MAX);
-        let replication = wanted.replication_factor.map_or(-1, i32::from);
-        let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(replication));
-        let options = self.options().validate_only(only_asks);
-        let made = self
-            .runtime
-            .block_on(self.admin.create_topics([&topic], &options));
-        let made = made.map_err(|error| self.unavailable(&error))?;
-        for result in made {
-            match result {
-                Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
-                Err((_, code)) if is_passing(code) => {
-                    return Err(KafkaSinkError::Unavailable {
-                        reason: code.to_string(),
-                    });
-                }
-                Err((_, code)) => {
-                    return Err(KafkaSinkError::TopicNotCreated {
-                        topic: name.to_owned(),
-                        partitions: wanted.partitions,
-                        replication: wanted.replication_factor.map_or_else(
-                            || "the cluster's own replication".to_owned(),
-                            |factor| format!("{factor} replicas"),
-                        ),
-                        reason: code.to_string(),
-                    });
-                }
+        }
+        let names: Vec<&str> = topics.iter().map(|(name, _)| &**name).collect();
+        let settings = asker.settings(&names).unwrap_or_default();
+        for (at, ((name, known), partitions)) in topics.iter().zip(partitions).enumerate() {
+            let limit = settings.get(at).and_then(|settings| settings.message_max_bytes);
+            let now = TopicInfo {
+                partitions,
+                message_max_bytes: limit.unwrap_or(known.message_max_bytes),
+            };
+            if now != *known {
+                tracing::info!(topic = %name, before = ?known, ?now, "a topic has changed");
+                inner.set(name, Ok(now));
+                inner.generation.fetch_add(1, Ordering::AcqRel);
             }
         }
-        Ok(())
     }
-
-    fn unavailable(&self, error: &KafkaError) -> KafkaSinkError {
-        match error {
-            KafkaError::AdminOp(code) => KafkaSinkError::Unavailable {
-                reason: code.to_string(),
-            },
-            error => self.admin.inner().context().trouble.explain(&self.config, error),
-        }
-    }
-
-    /// `max.message.bytes` of a topic; none if it may not be asked for.
-    fn message_max_bytes(&self, name: &str) -> Result<Option<usize>> {
-        let asked = self
-            .runtime
-            .block_on(
-                self.admin
-                    .describe_configs([&ResourceSpecifier::Topic(name)], &self.options()),
-            )
-            .map_err(|error| self.unavailable(&error))?;
-        match asked.into_iter().next() {
-            Some(Ok(resource)) => {
-                let entry = resource.get("max.message.bytes");
-                Ok(entry.and_then(|entry| entry.value.as_deref()?.parse().ok()))
-            }
-            Some(Err(code)) if is_passing(code) => Err(KafkaSinkError::Unavailable {
-                reason: code.to_string(),
-            }),
-            Some(Err(code)) => {
-                tracing::warn!(
-                    topic = name,
-                    reason = %code,
-                    assumed = MESSAGE_MAX_BYTES_DEFAULT,
-                    "the size of messages that the topic takes cannot be read"
-                );
-                Ok(None)
-            }
-            None => Ok(None),
-        }
-    }
-}
-
-const fn is_passing(code: RDKafkaErrorCode) -> bool {
-    matches!(
-        code,
-        RDKafkaErrorCode::RequestTimedOut
-            | RDKafkaErrorCode::OperationTimedOut
-            | RDKafkaErrorCode::MessageTimedOut
-            | RDKafkaErrorCode::BrokerTransportFailure
-            | RDKafkaErrorCode::AllBrokersDown
-            | RDKafkaErrorCode::NotController
-            | RDKafkaErrorCode::NetworkException
-            | RDKafkaErrorCode::LeaderNotAvailable
-            | RDKafkaErrorCode::BrokerNotAvailable
-            | RDKafkaErrorCode::CoordinatorLoadInProgress
-            | RDKafkaErrorCode::UnknownTopicOrPartition
-    )
 }

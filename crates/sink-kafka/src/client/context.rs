@@ -22,6 +22,10 @@ impl Trouble {
         }
     }
 
+    pub(crate) fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
     /// The error of a client that could not do anything.
     pub(crate) fn explain(&self, config: &KafkaSinkConfig, otherwise: &KafkaError) -> KafkaSinkError {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -30,7 +34,10 @@ impl Trouble {
             Some((RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed, reason)) => {
                 KafkaSinkError::Login { reason }
             }
-            Some((RDKafkaErrorCode::SSL, reason)) => KafkaSinkError::Tls { reason },
+            // A handshake that is cut is an outage.
+            Some((RDKafkaErrorCode::SSL, reason)) if !reason.contains("Disconnected") => {
+                KafkaSinkError::Tls { reason }
+            }
             Some((_, reason)) => KafkaSinkError::Unreachable { brokers, reason },
             None => KafkaSinkError::Unreachable {
                 brokers,
@@ -40,14 +47,18 @@ impl Trouble {
     }
 }
 
+/// Facilities of librdkafka's log that are no news.
+const QUIET: [&str; 3] = ["FAIL", "ERROR", "CONFWARN"];
+
 /// A line of librdkafka's log.
 pub(crate) fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
     match level {
         RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => {
             tracing::error!(facility, "librdkafka: {message}");
         }
-        // Lost connections are told once, by the sink.
-        RDKafkaLogLevel::Error | RDKafkaLogLevel::Warning if facility == "FAIL" || facility == "ERROR" => {
+        // Lost connections are told once, by the sink; properties that concern
+        // another kind of client are given to all.
+        RDKafkaLogLevel::Error | RDKafkaLogLevel::Warning if QUIET.contains(&facility) => {
             tracing::debug!(facility, "librdkafka: {message}");
         }
         RDKafkaLogLevel::Error | RDKafkaLogLevel::Warning => {

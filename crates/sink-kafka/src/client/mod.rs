@@ -1,9 +1,13 @@
 //! librdkafka: producers, and questions about topics.
 
+mod asker;
 mod cluster;
 mod context;
 mod producer;
-pub(crate) mod properties;
+mod properties;
+#[cfg(test)]
+mod tests;
 
-pub(crate) use cluster::{Asker, Cluster};
+pub(crate) use asker::{Asker, TopicLayout, TopicSettings};
+pub(crate) use cluster::Cluster;
 pub(crate) use producer::{Away, Producer, Producers, Sent};

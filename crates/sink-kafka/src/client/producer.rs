@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use rdkafka::ClientConfig;
 use rdkafka::ClientContext;
 use rdkafka::Message;
 use rdkafka::config::RDKafkaLogLevel;
@@ -10,11 +12,15 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, DeliveryResult};
 use rdkafka::producer::{BaseRecord, NoCustomPartitioner, ProducerContext, ThreadedProducer};
 
+use super::asker::Asker;
 use super::{context, properties};
 use crate::config::KafkaSinkConfig;
 use crate::delivery::{Unit, message_cost};
 use crate::error::{KafkaSinkError, Result};
 use crate::metrics::KafkaMetrics;
+
+/// Wait between two looks for a broker.
+const WATCH_EVERY: Duration = Duration::from_millis(200);
 
 /// Told when no broker can be reached any more, and when one can again.
 pub(crate) type Away = Arc<dyn Fn(bool) + Send + Sync>;
@@ -28,27 +34,59 @@ pub(crate) enum Sent {
     Failed(KafkaSinkError),
 }
 
-struct Context {
+/// Whether brokers can be reached; of all producers.
+struct Link {
+    config: KafkaSinkConfig,
     away: Away,
     is_away: AtomicBool,
     metrics: Arc<KafkaMetrics>,
 }
 
-impl Context {
-    fn set_away(&self, away: bool) {
-        if self.is_away.swap(away, Ordering::AcqRel) != away {
-            self.metrics.connected(!away);
-            (self.away)(away);
-            if away {
-                tracing::warn!(
-                    code = "WEIR-KFK-002",
-                    "no broker can be reached; messages wait until one can"
-                );
-            } else {
-                tracing::info!("messages arrive again");
-            }
+impl Link {
+    fn set_away(self: &Arc<Self>, away: bool) {
+        if self.is_away.swap(away, Ordering::AcqRel) == away {
+            return;
+        }
+        self.metrics.connected(!away);
+        (self.away)(away);
+        if away {
+            tracing::warn!(
+                code = "WEIR-KFK-002",
+                "no broker can be reached; messages wait until one can"
+            );
+            self.watch();
+        } else {
+            tracing::info!("a broker can be reached again");
         }
     }
+
+    /// Looks for brokers until there are some: without messages, no producer would say.
+    fn watch(self: &Arc<Self>) {
+        let link = Arc::downgrade(self);
+        let spawned = std::thread::Builder::new()
+            .name("weir-kafka-watch".to_owned())
+            .spawn(move || {
+                let asker = link.upgrade().and_then(|link| Asker::new(&link.config).ok());
+                let Some(asker) = asker else { return };
+                // A message that arrives ends it, too.
+                while link
+                    .upgrade()
+                    .is_some_and(|link| link.is_away.load(Ordering::Acquire))
+                {
+                    match (asker.probe(), link.upgrade()) {
+                        (Ok(_), Some(link)) => link.set_away(false),
+                        _ => std::thread::sleep(WATCH_EVERY),
+                    }
+                }
+            });
+        if let Err(error) = spawned {
+            tracing::debug!(%error, "brokers are not watched; the next message that arrives tells");
+        }
+    }
+}
+
+struct Context {
+    link: Arc<Link>,
 }
 
 impl ClientContext for Context {
@@ -58,7 +96,7 @@ impl ClientContext for Context {
 
     fn error(&self, error: KafkaError, reason: &str) {
         match error {
-            KafkaError::Global(RDKafkaErrorCode::AllBrokersDown) => self.set_away(true),
+            KafkaError::Global(RDKafkaErrorCode::AllBrokersDown) => self.link.set_away(true),
             KafkaError::Global(RDKafkaErrorCode::Fatal) => {
                 tracing::error!(code = "WEIR-KFK-013", reason, "the producer has to be replaced");
             }
@@ -113,16 +151,16 @@ impl ProducerContext for Context {
     fn delivery(&self, result: &DeliveryResult<'_>, unit: Arc<Unit>) {
         match result {
             Ok(message) => {
-                if self.is_away.load(Ordering::Relaxed) {
-                    self.set_away(false);
+                if self.link.is_away.load(Ordering::Relaxed) {
+                    self.link.set_away(false);
                 }
-                self.metrics.delivered();
+                self.link.metrics.delivered();
                 unit.arrived(cost(message));
             }
             Err((error, message)) => {
                 let error = judge(error, message.topic());
                 if !matches!(error, KafkaSinkError::Stopping) {
-                    self.metrics.failed();
+                    self.link.metrics.failed(&error);
                 }
                 unit.failed(cost(message), error);
             }
@@ -166,9 +204,7 @@ impl Producer {
 
 /// Producers by the limit of the topics that they write to.
 pub(crate) struct Producers {
-    config: KafkaSinkConfig,
-    away: Away,
-    metrics: Arc<KafkaMetrics>,
+    link: Arc<Link>,
     all: Mutex<Vec<(usize, Producer)>>,
 }
 
@@ -176,9 +212,12 @@ impl Producers {
     /// Makes none yet.
     pub(crate) fn new(config: &KafkaSinkConfig, away: Away, metrics: Arc<KafkaMetrics>) -> Self {
         Self {
-            config: config.clone(),
-            away,
-            metrics,
+            link: Arc::new(Link {
+                config: config.clone(),
+                away,
+                is_away: AtomicBool::new(false),
+                metrics,
+            }),
             all: Mutex::default(),
         }
     }
@@ -192,17 +231,19 @@ impl Producers {
         if let Some((_, producer)) = all.iter().find(|(limit, _)| *limit == message_max_bytes) {
             return Ok(producer.clone());
         }
-        let context = Context {
-            away: Arc::clone(&self.away),
-            is_away: AtomicBool::new(false),
-            metrics: Arc::clone(&self.metrics),
-        };
-        let made: ThreadedProducer<Context> = properties::producer(&self.config, message_max_bytes)
-            .create_with_context(context)
-            .map_err(|error| property_error(&error))?;
-        let producer = Producer(Arc::new(made));
+        let producer = self.make(&properties::producer(&self.link.config, message_max_bytes))?;
         all.push((message_max_bytes, producer.clone()));
         Ok(producer)
+    }
+
+    pub(super) fn make(&self, properties: &ClientConfig) -> Result<Producer> {
+        let context = Context {
+            link: Arc::clone(&self.link),
+        };
+        let made: ThreadedProducer<Context> = properties
+            .create_with_context(context)
+            .map_err(|error| property_error(&error))?;
+        Ok(Producer(Arc::new(made)))
     }
 }
 

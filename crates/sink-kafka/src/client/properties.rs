@@ -88,6 +88,13 @@ fn encryption(client: &mut ClientConfig, config: &KafkaSinkConfig) {
     }
 }
 
+/// A client that only asks, and does not make what it asks for.
+pub(crate) fn reader(config: &KafkaSinkConfig) -> ClientConfig {
+    let mut reader = client(config);
+    reader.set("allow.auto.create.topics", "false");
+    reader
+}
+
 /// A producer for topics that take batches of `message_max_bytes`.
 pub(crate) fn producer(config: &KafkaSinkConfig, message_max_bytes: usize) -> ClientConfig {
     let mut producer = client(config);
