@@ -130,9 +130,7 @@ impl Classified for ConfigError {
             Self::UnknownKey { .. } => "remove the key; docs/configuration.md lists all".to_owned(),
             Self::MissingKey { key } => format!("add `{key}`; docs/configuration.md describes it"),
             Self::Value { key, .. } => format!("correct `{key}`; docs/configuration.md describes it"),
-            Self::Unsupported { .. } => {
-                "use a `mysql://`, `file://` or `blackhole://` sink, without this key".to_owned()
-            }
+            Self::Unsupported { .. } => "remove it; docs/configuration.md lists what there is".to_owned(),
             Self::Password { key, .. } => {
                 format!("set what `{key}` names, readable for the user that Weir runs as")
             }

@@ -5,13 +5,13 @@ use std::fmt;
 use std::num::{NonZeroU16, NonZeroU32};
 
 use percent_encoding::utf8_percent_encode;
-use serde::de;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use weir_filter::NameTemplate;
 use weir_types::Secret;
 use weir_types::endpoint::MASK;
 
 use crate::changefeed::EnumAs;
+use crate::librdkafka::{check_property, properties};
 use crate::mysql::{NAME_ESCAPES, decoded, host_and_port};
 use crate::units::UtcOffset;
 
@@ -27,54 +27,8 @@ pub const PARTITIONS_DEFAULT: NonZeroU32 = match NonZeroU32::new(3) {
 /// `sink.kafka.topic`: every table has a topic of its own.
 pub const TOPIC_DEFAULT: &str = "{schema}.{table}";
 
-/// Properties of librdkafka that Weir sets itself, and what to use instead.
-const OURS: [(&str, &str); 30] = [
-    ("bootstrap.servers", "`sink.uri` names the brokers"),
-    ("metadata.broker.list", "`sink.uri` names the brokers"),
-    (
-        "security.protocol",
-        "`sink.tls.mode` and the user in `sink.uri` decide",
-    ),
-    ("sasl.mechanism", "use `sink.kafka.sasl-mechanism`"),
-    ("sasl.mechanisms", "use `sink.kafka.sasl-mechanism`"),
-    ("sasl.username", "name the user in `sink.uri`"),
-    ("sasl.password", "use `sink.password-env` or `sink.password-file`"),
-    ("ssl.ca.location", "use `sink.tls.ca`"),
-    ("ssl.ca.pem", "use `sink.tls.ca`"),
-    ("ssl.certificate.location", "use `sink.tls.cert`"),
-    ("ssl.certificate.pem", "use `sink.tls.cert`"),
-    ("ssl.key.location", "use `sink.tls.key`"),
-    ("ssl.key.pem", "use `sink.tls.key`"),
-    (
-        "ssl.key.password",
-        "use `sink.tls.key` with a key that is not encrypted",
-    ),
-    ("ssl.keystore.password", "use `sink.tls.cert` and `sink.tls.key`"),
-    ("ssl.keystore.location", "use `sink.tls.cert` and `sink.tls.key`"),
-    ("enable.ssl.certificate.verification", "use `sink.tls.mode`"),
-    ("ssl.endpoint.identification.algorithm", "use `sink.tls.mode`"),
-    (
-        "sasl.oauthbearer.client.secret",
-        "logins by OAuth are not supported",
-    ),
-    ("sasl.oauthbearer.config", "logins by OAuth are not supported"),
-    ("enable.idempotence", "it is always on"),
-    ("transactional.id", "no transactions are used"),
-    ("acks", "it is always `all`"),
-    ("request.required.acks", "it is always `all`"),
-    ("message.timeout.ms", "no message is ever given up"),
-    ("delivery.timeout.ms", "no message is ever given up"),
-    ("message.max.bytes", "the limits of the topics decide"),
-    (
-        "queue.buffering.max.messages",
-        "`flow-control.memory-quota` decides",
-    ),
-    (
-        "queue.buffering.max.kbytes",
-        "`flow-control.memory-quota` decides",
-    ),
-    ("partitioner", "use `sink.kafka.partition`"),
-];
+/// Longest name of a topic that Kafka takes, bytes.
+const TOPIC_LENGTH_MAX: usize = 249;
 
 /// Brokers: `kafka://[user[:password]@]host[:port][,host[:port]…]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +62,11 @@ impl KafkaAddress {
         let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
             None => (None, None),
             Some(("", _)) => return Err("it names no user in front of `@`".to_owned()),
+            Some((user, password))
+                if decoded("user", user)?.contains('\0') || decoded("password", password)?.contains('\0') =>
+            {
+                return Err("its login has a NUL character".to_owned());
+            }
             Some((user, "")) => (Some(decoded("user", user)?), None),
             Some((user, password)) => (
                 Some(decoded("user", user)?),
@@ -116,8 +75,17 @@ impl KafkaAddress {
         };
         let brokers = brokers
             .split(',')
-            .map(|broker| host_and_port(broker, KAFKA_PORT_DEFAULT))
-            .collect::<Result<_, _>>()?;
+            .map(|broker| {
+                let broker = host_and_port(broker, KAFKA_PORT_DEFAULT)?;
+                // Clients take one text of all brokers.
+                match broker.0.contains([',', '/', '@'])
+                    || broker.0.contains(|c: char| c.is_whitespace() || c.is_control())
+                {
+                    true => Err("a host has a character that no host has".to_owned()),
+                    false => Ok(broker),
+                }
+            })
+            .collect::<Result<_, String>>()?;
         Ok(Self {
             user,
             password,
@@ -276,36 +244,6 @@ pub enum SaslMechanism {
     ScramSha512,
 }
 
-/// Texts, numbers and booleans; `a.b = 1` without quotes is a table in a table.
-fn properties<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
-    let table = toml::Table::deserialize(deserializer)?;
-    let mut flat = BTreeMap::new();
-    flatten("", &table, &mut flat).map_err(de::Error::custom)?;
-    Ok(flat)
-}
-
-fn flatten(head: &str, table: &toml::Table, flat: &mut BTreeMap<String, String>) -> Result<(), String> {
-    for (name, value) in table {
-        let name = match head {
-            "" => name.clone(),
-            head => format!("{head}.{name}"),
-        };
-        let text = match value {
-            toml::Value::Table(inner) => {
-                flatten(&name, inner, flat)?;
-                continue;
-            }
-            toml::Value::String(text) => text.clone(),
-            toml::Value::Integer(number) => number.to_string(),
-            toml::Value::Float(number) => number.to_string(),
-            toml::Value::Boolean(is) => is.to_string(),
-            _ => return Err(format!("`{name}` is a text, a number or a boolean")),
-        };
-        flat.insert(name, text);
-    }
-    Ok(())
-}
-
 impl KafkaSink {
     /// The first setting that cannot be used: key below `sink.kafka` and reason.
     pub(crate) fn validate(&self) -> Result<(), (String, String)> {
@@ -328,21 +266,31 @@ impl KafkaSink {
                 format!("it must be at most {}", i16::MAX),
             ));
         }
-        for name in self.librdkafka.keys() {
-            if let Some((_, instead)) = OURS.iter().find(|(ours, _)| ours == name) {
-                return Err((format!("librdkafka.{name}"), (*instead).to_owned()));
-            }
+        for (name, value) in &self.librdkafka {
+            check_property(name, value).map_err(|reason| (format!("librdkafka.{name}"), reason))?;
         }
         Ok(())
     }
 }
 
+/// Checks what is the same for all tables.
 fn check_template(text: &str) -> Result<(), String> {
     let template = NameTemplate::parse(text).map_err(|error| error.to_string())?;
-    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    if template.expand("", "").chars().all(legal) {
-        Ok(())
-    } else {
-        Err("names of topics have letters, digits, `.`, `_` and `-` only".to_owned())
+    let fixed = template.expand("", "");
+    if !fixed.chars().all(is_topic_char) {
+        return Err("names of topics have ASCII letters, digits, `.`, `_` and `-` only".to_owned());
     }
+    if fixed.len() > TOPIC_LENGTH_MAX {
+        return Err(format!(
+            "names of topics have at most {TOPIC_LENGTH_MAX} characters"
+        ));
+    }
+    if matches!(text, "." | "..") {
+        return Err("`.` and `..` are no names of topics".to_owned());
+    }
+    Ok(())
+}
+
+const fn is_topic_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')
 }

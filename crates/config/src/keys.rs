@@ -63,7 +63,7 @@ pub(crate) const REQUIRED: [&str; 3] = ["id", "source.uri", "sink.uri"];
 pub(crate) const UNSUPPORTED: [&str; 1] = ["redo"];
 
 /// A table whose keys are those of a library.
-const OPEN_TABLE: &str = "sink.kafka.librdkafka";
+pub(crate) const OPEN_TABLE: &str = "sink.kafka.librdkafka";
 
 /// Least likeness (Jaro-Winkler, 0 to 1) of a key that is offered.
 const LIKENESS_MIN: f64 = 0.75;

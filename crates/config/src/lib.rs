@@ -9,6 +9,7 @@ mod changefeed;
 mod error;
 mod kafka;
 mod keys;
+mod librdkafka;
 mod load;
 mod memory;
 mod mysql;
@@ -38,6 +39,8 @@ pub use units::{ByteSize, HumanDuration, UtcOffset};
 pub use uri::{SinkUri, SourceUri, file_uri, mask_secrets};
 pub use validate::{ID_LENGTH_MAX, SEGMENT_SIZE_MIN, WORKER_COUNT_MAX};
 
+#[cfg(test)]
+mod kafka_tests;
 #[cfg(test)]
 mod mysql_tests;
 #[cfg(test)]

@@ -8,7 +8,8 @@ use toml::de::{DeTable, DeValue};
 
 use crate::changefeed::Changefeed;
 use crate::error::{ConfigError, Place, Result};
-use crate::keys::{KEYS, REQUIRED, UNSUPPORTED, is_open, is_table, nearest};
+use crate::keys::{KEYS, OPEN_TABLE, REQUIRED, UNSUPPORTED, is_open, is_table, nearest};
+use crate::librdkafka::is_secret;
 use crate::uri::mask_secrets;
 
 /// Longest part of a value that an error shows, characters.
@@ -85,7 +86,11 @@ fn place(text: &str, offset: usize) -> Place {
 
 /// The value as written, short and without secrets.
 fn shown(text: &str, node: &Node) -> String {
-    if node.plain.contains("password") || node.plain.contains("secret") {
+    let hidden = match node.plain.strip_prefix(OPEN_TABLE) {
+        Some(property) => property.is_empty() || is_secret(property),
+        None => node.plain.contains("password") || node.plain.contains("secret"),
+    };
+    if hidden {
         return "`***`".to_owned();
     }
     let raw = text.get(node.value.clone()).unwrap_or("");

@@ -132,6 +132,35 @@ key = "key.pem"
 worker-count = 4
 "#;
 
+/// The keys of a Kafka sink.
+const FULL_KAFKA: &str = r#"
+id = "a"
+[source]
+uri = "binlog-files:///b"
+[sink]
+uri = "kafka://app@k1:9093,[::1]/"
+password-file = "/run/secrets/sink"
+[sink.tls]
+mode = "verify-identity"
+ca = "ca.pem"
+[sink.kafka]
+protocol = "canal-json"
+topic = "cdc.{schema}.{table}"
+ddl-topic = "cdc.ddl"
+partition = "transaction"
+partition-count-change = "flush"
+create-topics = false
+partitions = 12
+replication-factor = 2
+message-too-large = "keys-only"
+enum-as = "index"
+time-zone = "+08:00"
+sasl-mechanism = "scram-sha-256"
+[sink.kafka.librdkafka]
+"compression.type" = "zstd"
+batch.size = 500000
+"#;
+
 /// Each place of a password once more, at the other end.
 const OTHER_PASSWORDS: &str = "id = \"a\"\n[source]\nuri = \"mysql://r@h\"\npassword-file = \"/x\"\n[sink]\nuri = \"mysql://w@h\"\npassword-env = \"X\"\n";
 
@@ -143,6 +172,10 @@ fn paths(table: &toml::Table, head: &str, out: &mut BTreeSet<String>) {
             format!("{head}.{key}")
         };
         match value {
+            // Keys of a library stand in it.
+            toml::Value::Table(_) if path == crate::keys::OPEN_TABLE => {
+                out.insert(path);
+            }
             toml::Value::Table(inner) => paths(inner, &path, out),
             toml::Value::Array(items) if items.iter().any(toml::Value::is_table) => {
                 out.insert(path.clone());
@@ -160,7 +193,7 @@ fn paths(table: &toml::Table, head: &str, out: &mut BTreeSet<String>) {
 #[test]
 fn the_key_list_is_that_of_the_structs() {
     let mut found = BTreeSet::new();
-    for text in [FULL, FULL_MYSQL, OTHER_PASSWORDS] {
+    for text in [FULL, FULL_MYSQL, FULL_KAFKA, OTHER_PASSWORDS] {
         let changefeed = Changefeed::parse(text).unwrap();
         let written = toml::to_string(&changefeed).unwrap();
         paths(&written.parse().unwrap(), "", &mut found);
@@ -206,8 +239,12 @@ fn elsewhere(example: &str, key: &str) -> bool {
         _ => rest.starts_with("follow"),
     });
     let sink_key = is("sink").is_some_and(|rest| {
-        let server = of_servers.iter().any(|name| rest.starts_with(name)) || rest.starts_with("mysql");
-        (server && sink != "mysql") || (rest.starts_with("file") && sink != "files")
+        let server = of_servers.iter().any(|name| rest.starts_with(name));
+        let of = |kind: &str, key: &str| rest.starts_with(key) && sink != kind;
+        (server && !matches!(sink, "mysql" | "kafka"))
+            || of("mysql", "mysql")
+            || of("files", "file")
+            || of("kafka", "kafka")
     });
     source_key || sink_key
 }
@@ -220,6 +257,7 @@ fn the_examples_are_complete_and_show_the_defaults() {
         "files-to-mysql",
         "mysql-to-mysql",
         "mariadb-to-mysql",
+        "mysql-to-kafka",
     ] {
         let text = repository(&format!("config/{name}.toml"));
         let short = Changefeed::parse(&text).unwrap();
@@ -244,6 +282,8 @@ fn the_examples_are_complete_and_show_the_defaults() {
                 "password-file",
                 "server-id",
                 "case-sensitive",
+                "ddl-topic",
+                "replication-factor",
             ];
             let shown = found.contains(*key)
                 || (without_default
@@ -403,14 +443,6 @@ fn wrong_ids_uris_and_starts() {
 
 #[test]
 fn what_this_build_has_not_says_so() {
-    let uri = "kafka://u:secret@b:9092/";
-    let (code, message) = refused(&MINIMAL.replace("file:///var/lib/weir/out/", uri));
-    assert_eq!(code, "WEIR-CFG-006");
-    assert!(
-        message.contains("sink.uri = kafka://") && !message.contains("secret"),
-        "{message}"
-    );
-    check_refused("[sink.kafka]\nx = 1", "WEIR-CFG-006", &["`sink.kafka`", "line 6"]);
     check_refused("[redo]\nx = 1", "WEIR-CFG-006", &["`redo`", "line 6"]);
 }
 

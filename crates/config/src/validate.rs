@@ -1,10 +1,12 @@
 //! Checks that go beyond one value's form.
 
 use weir_filter::{Router, TableFilter};
+use weir_types::TlsMode;
 
 use crate::changefeed::Changefeed;
 use crate::memory::MEMORY_QUOTA_MIN;
 use crate::units::{ByteSize, HumanDuration};
+use crate::uri::SinkUri;
 
 /// Longest changefeed id in characters: it is part of names of folders, locks and
 /// metrics.
@@ -152,7 +154,32 @@ impl Changefeed {
         }
         let kafka = self.sink.kafka.validate();
         kafka.map_err(|(key, reason)| (format!("sink.kafka.{key}"), reason))?;
-        validate_tls("sink", &self.sink.tls)
+        validate_tls("sink", &self.sink.tls)?;
+        self.validate_kafka()
+    }
+
+    /// What a broker needs besides `[sink.kafka]` itself.
+    fn validate_kafka(&self) -> Result<(), Finding> {
+        let SinkUri::Kafka(address) = &self.sink.uri else {
+            return Ok(());
+        };
+        let (keys, tls) = (self.sink_password_keys(), &self.sink.tls);
+        if address.user.is_some() && address.password.is_none() && keys.env.is_none() && keys.file.is_none() {
+            let reason =
+                "its user has no password: add `sink.password-env` or `sink.password-file`".to_owned();
+            return Err(("sink.uri".to_owned(), reason));
+        }
+        let files = [(&tls.ca, "ca"), (&tls.cert, "cert")];
+        let given = files.iter().find(|(path, _)| path.is_some());
+        match given {
+            // Encryption that is expected, and missing.
+            Some((_, name)) if tls.mode == TlsMode::Preferred => Err((
+                format!("sink.tls.{name}"),
+                "to Kafka, `preferred` is clear text: set `sink.tls.mode` to `verify-identity`, `verify-ca` or `required`"
+                    .to_owned(),
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn validate_names(&self) -> Result<(), Finding> {
