@@ -377,6 +377,8 @@ fn a_partition_without_leader_holds_up_its_own_tables_only() {
     assert!(!table.has_arrived());
     mock.partition_leader("a", 0, Some(2)).unwrap();
     table.wait();
+    // The one that reads needs it.
+    mock.broker_up(1).unwrap();
     let count = table.sent;
     assert_eq!(read(&mock, "a", 1, count as usize), expected(count, 1));
     assert_eq!(read(&mock, "b", 1, 1000), expected(1000, 1));
