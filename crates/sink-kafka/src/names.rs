@@ -22,13 +22,16 @@ const fn is_legal(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')
 }
 
+/// Open spans of the tables that are on one topic.
+type Tenants = HashMap<TableName, usize>;
+
 /// Topics of the tables of a changefeed.
 pub(crate) struct Names {
     rows: NameTemplate,
     /// None: the topic of the rows.
     ddl: Option<Option<NameTemplate>>,
-    /// Open spans of each topic, if the template keeps tables apart.
-    taken: Mutex<HashMap<Arc<str>, TableName>>,
+    /// Topics with open spans.
+    taken: Mutex<HashMap<Arc<str>, Tenants>>,
 }
 
 impl Names {
@@ -54,7 +57,7 @@ impl Names {
         })
     }
 
-    fn taken(&self) -> MutexGuard<'_, HashMap<Arc<str>, TableName>> {
+    fn taken(&self) -> MutexGuard<'_, HashMap<Arc<str>, Tenants>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -64,32 +67,45 @@ impl Names {
     /// Kafka does not take the name, or another table has come to it by chance.
     pub(crate) fn enter(&self, target: &TableName) -> Result<Arc<str>> {
         let topic = checked(&self.rows, target)?;
-        // One schema may be routed to several topics only by its tables' names.
-        if self.rows.uses_table() {
-            let mut taken = self.taken();
-            match taken.get(&topic) {
-                Some(other) if other != target && !(self.joins_schemas(other, target)) => {
-                    return Err(KafkaSinkError::TopicShared {
-                        topic: topic.to_string(),
-                        table: target.clone(),
-                        other: other.clone(),
-                    });
-                }
-                Some(_) => {}
-                None => drop(taken.insert(Arc::clone(&topic), target.clone())),
-            }
+        let mut taken = self.taken();
+        let tenants = taken.entry(Arc::clone(&topic)).or_default();
+        // All that are there are joined by rule, so that one stands for all.
+        if let Some(other) = tenants.keys().next()
+            && !self.joins(other, target)
+        {
+            return Err(KafkaSinkError::TopicShared {
+                topic: topic.to_string(),
+                table: target.clone(),
+                other: other.clone(),
+            });
         }
+        *tenants.entry(target.clone()).or_default() += 1;
         Ok(topic)
     }
 
-    /// Without `{schema}` the rule itself puts tables of the same name together.
-    fn joins_schemas(&self, one: &TableName, other: &TableName) -> bool {
-        !self.rows.uses_schema() && one.table == other.table
+    /// Whether the rule itself puts two tables together: they differ only in what the
+    /// template does not use. Otherwise it was replaced characters, or points in names.
+    fn joins(&self, one: &TableName, other: &TableName) -> bool {
+        (!self.rows.uses_schema() || one.schema == other.schema)
+            && (!self.rows.uses_table() || one.table == other.table)
     }
 
     /// A span of a table has ended.
     pub(crate) fn leave(&self, target: &TableName) {
-        self.taken().retain(|_, table| table != target);
+        let topic = fill(&self.rows, target);
+        let mut taken = self.taken();
+        let Some(tenants) = taken.get_mut(topic.as_str()) else {
+            return;
+        };
+        if let Some(spans) = tenants.get_mut(target) {
+            *spans -= 1;
+            if *spans == 0 {
+                tenants.remove(target);
+            }
+        }
+        if tenants.is_empty() {
+            taken.remove(topic.as_str());
+        }
     }
 
     /// The topic of DDL of a table, or of a schema if `target` has no table; none for
@@ -130,6 +146,7 @@ fn checked(template: &NameTemplate, target: &TableName) -> Result<Arc<str>> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use weir_types::{ChangefeedId, LineageId};
 
     use super::*;
@@ -188,12 +205,68 @@ mod tests {
         apart.leave(&t("a", "b c"));
         assert!(apart.enter(&t("a", "b$c")).is_ok());
 
+        assert!(matches!(
+            apart.enter(&t("a", "b.c")),
+            Err(KafkaSinkError::TopicShared { .. })
+        ));
+
         let by_name = names("{table}", None);
-        by_name.enter(&t("a", "x")).unwrap();
-        assert!(by_name.enter(&t("b", "x")).is_ok());
+        by_name.enter(&t("a", "x y")).unwrap();
+        assert!(by_name.enter(&t("b", "x y")).is_ok());
+        assert!(by_name.enter(&t("c", "x$y")).is_err());
+        by_name.leave(&t("a", "x y"));
+        assert!(by_name.enter(&t("c", "x$y")).is_err());
+        let by_schema = names("{schema}", None);
+        by_schema.enter(&t("a b", "x")).unwrap();
+        assert!(by_schema.enter(&t("a b", "y")).is_ok());
+        assert!(by_schema.enter(&t("a$b", "x")).is_err());
         let fixed = names("all", None);
         fixed.enter(&t("a", "x")).unwrap();
         assert!(fixed.enter(&t("b", "y")).is_ok());
+    }
+
+    #[test]
+    fn a_topic_is_free_when_its_last_span_has_ended() {
+        let names = names("{schema}.{table}", None);
+        let (one, other) = (t("a", "b c"), t("a", "b$c"));
+        // A span that follows may begin before the one before has ended.
+        names.enter(&one).unwrap();
+        names.enter(&one).unwrap();
+        names.leave(&one);
+        assert!(names.enter(&other).is_err());
+        names.leave(&one);
+        assert!(names.enter(&other).is_ok());
+        // One that never began ends without harm.
+        names.leave(&t("z", "z"));
+        names.leave(&one);
+        assert!(names.enter(&one).is_err());
+        names.leave(&other);
+        assert!(names.taken().is_empty());
+    }
+
+    proptest! {
+        /// Two tables on one topic agree in every part of their names that the rule uses.
+        #[test]
+        fn no_two_tables_come_to_one_topic_by_chance(
+            template in "(\\{schema\\}|\\{table\\}|[a.]){1,4}",
+            tables in proptest::collection::vec(("[ab.é$]{1,3}", "[ab.é$]{1,3}"), 2..8),
+        ) {
+            let names = names(&template, None);
+            let mut topics: HashMap<Arc<str>, TableName> = HashMap::new();
+            for (schema, table) in tables {
+                let table = t(&schema, &table);
+                let Ok(topic) = names.enter(&table) else { continue };
+                prop_assert!(topic.chars().all(is_legal) && topic.len() <= NAME_LENGTH_MAX);
+                if let Some(other) = topics.insert(topic, table.clone()) {
+                    if template.contains("{schema}") {
+                        prop_assert_eq!(&other.schema, &table.schema);
+                    }
+                    if template.contains("{table}") {
+                        prop_assert_eq!(&other.table, &table.table);
+                    }
+                }
+            }
+        }
     }
 
     #[test]

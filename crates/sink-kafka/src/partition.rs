@@ -38,6 +38,8 @@ pub(crate) const fn spread(hash: u32, partitions: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// Values that Kafka's clients agree on.
@@ -63,6 +65,29 @@ mod tests {
                 assert!(spread(hash, partitions) < partitions);
             }
             assert_eq!(spread(hash, 0), 0);
+        }
+    }
+
+    #[test]
+    fn consecutive_keys_are_spread_evenly() {
+        let mut counts = [0_u32; 3];
+        for id in 0..30_000 {
+            let key = format!("[\"{id}\"]");
+            counts[spread(murmur2(key.as_bytes()), 3) as usize] += 1;
+        }
+        assert!(
+            counts.iter().all(|count| (9_500..10_500).contains(count)),
+            "{counts:?}"
+        );
+    }
+
+    proptest! {
+        /// Every byte counts, those behind the last four too.
+        #[test]
+        fn one_changed_byte_changes_the_hash(bytes in proptest::collection::vec(any::<u8>(), 1..20), at: prop::sample::Index, bits in 1_u8..) {
+            let mut changed = bytes.clone();
+            changed[at.index(bytes.len())] ^= bits;
+            prop_assert_ne!(murmur2(&bytes), murmur2(&changed));
         }
     }
 }
