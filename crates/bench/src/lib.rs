@@ -4,6 +4,7 @@
 //! that becomes slower during the run takes both sides with it. The ratio is the median of the pair ratios; the
 //! spread is their quartile distance; the noise is the quartile distance of the other side's ratios to itself.
 
+pub mod encode;
 pub mod files;
 pub mod groups;
 pub mod hash;
