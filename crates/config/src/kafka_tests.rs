@@ -9,6 +9,35 @@ use crate::*;
 const TO_KAFKA: &str =
     "id = \"a\"\n[source]\nuri = \"binlog-files:///b\"\n[sink]\nuri = \"kafka://k1:9093,k2/\"\n";
 
+/// The keys of a Kafka sink.
+pub(crate) const FULL_KAFKA: &str = r#"
+id = "a"
+[source]
+uri = "binlog-files:///b"
+[sink]
+uri = "kafka://app@k1:9093,[::1]/"
+password-file = "/run/secrets/sink"
+[sink.tls]
+mode = "verify-identity"
+ca = "ca.pem"
+[sink.kafka]
+protocol = "canal-json"
+topic = "cdc.{schema}.{table}"
+ddl-topic = "cdc.ddl"
+partition = "transaction"
+partition-count-change = "flush"
+create-topics = false
+partitions = 12
+replication-factor = 2
+message-too-large = "keys-only"
+enum-as = "index"
+time-zone = "+08:00"
+sasl-mechanism = "scram-sha-256"
+[sink.kafka.librdkafka]
+"compression.type" = "zstd"
+batch.size = 500000
+"#;
+
 fn address(uri: &str) -> Result<KafkaAddress, String> {
     match SinkUri::parse(uri)? {
         SinkUri::Kafka(address) => Ok(address),

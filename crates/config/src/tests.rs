@@ -5,6 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use weir_types::{Classified, ErrorClass, ErrorReport};
 
+use crate::kafka_tests::FULL_KAFKA;
 use crate::*;
 
 pub(crate) const MINIMAL: &str = "id = \"orders\"\n[source]\nuri = \"binlog-files:///var/lib/mysql/\"\n[sink]\nuri = \"file:///var/lib/weir/out/\"\n";
@@ -130,35 +131,6 @@ cert = "cert.pem"
 key = "key.pem"
 [sink.mysql]
 worker-count = 4
-"#;
-
-/// The keys of a Kafka sink.
-const FULL_KAFKA: &str = r#"
-id = "a"
-[source]
-uri = "binlog-files:///b"
-[sink]
-uri = "kafka://app@k1:9093,[::1]/"
-password-file = "/run/secrets/sink"
-[sink.tls]
-mode = "verify-identity"
-ca = "ca.pem"
-[sink.kafka]
-protocol = "canal-json"
-topic = "cdc.{schema}.{table}"
-ddl-topic = "cdc.ddl"
-partition = "transaction"
-partition-count-change = "flush"
-create-topics = false
-partitions = 12
-replication-factor = 2
-message-too-large = "keys-only"
-enum-as = "index"
-time-zone = "+08:00"
-sasl-mechanism = "scram-sha-256"
-[sink.kafka.librdkafka]
-"compression.type" = "zstd"
-batch.size = 500000
 "#;
 
 /// Each place of a password once more, at the other end.
