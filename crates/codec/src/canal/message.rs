@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use weir_types::RowKind;
+use weir_types::{RowKind, Value};
 
 use super::{Columns, Image, RowChange, TableEncoder};
 use crate::error::Result;
@@ -20,26 +20,47 @@ impl TableEncoder {
     /// # Errors
     /// Those of `write_row` that a value causes.
     pub fn write_key(&mut self, out: &mut Vec<u8>, image: &Image<'_, '_>) -> Result<bool> {
-        let whole = self
-            .primary_key
-            .iter()
-            .all(|&i| image.get(i).is_some() && self.columns.get(i).is_some());
-        if self.primary_key.is_empty() || !whole {
-            return Ok(false);
-        }
+        self.write_key_of(out, |i| image.get(i))
+    }
+
+    fn write_key_of<'r, 'a: 'r>(
+        &mut self,
+        out: &mut Vec<u8>,
+        value: impl Fn(usize) -> Option<&'r Value<'a>>,
+    ) -> Result<bool> {
+        let start = out.len();
         let mut separator = b'[';
         for &i in &self.primary_key {
-            if let (Some(column), Some(value)) = (self.columns.get(i), image.get(i)) {
-                out.push(separator);
-                column.write(out, value, &self.options, &mut self.scratch)?;
-                separator = b',';
-            }
+            let (Some(column), Some(value)) = (self.columns.get(i), value(i)) else {
+                out.truncate(start);
+                return Ok(false);
+            };
+            out.push(separator);
+            column.write(out, value, &self.options, &mut self.scratch)?;
+            separator = b',';
+        }
+        if self.primary_key.is_empty() {
+            return Ok(false);
         }
         out.push(b']');
         Ok(true)
     }
 
+    /// Appends the record key of a row change: the key of the row after it, of deletes of
+    /// the row before. A part that the image lacks (`binlog_row_image` other than `FULL`) is
+    /// taken from the other one. Returns as `write_key`.
+    ///
+    /// # Errors
+    /// As `write_key`.
+    pub fn write_change_key(&mut self, out: &mut Vec<u8>, change: &RowChange<'_, '_>) -> Result<bool> {
+        self.write_key_of(out, |i| change.get(i))
+    }
+
     /// Whether an update gives the row another key. `old` and `new` are working room.
+    ///
+    /// Such an update can be told as two changes, `RowChange { kind: Delete, after: None, .. }`
+    /// and `RowChange { kind: Insert, .. }`: the latter keeps the image before, which only
+    /// fills what the one after lacks.
     ///
     /// # Errors
     /// As `write_key`.
@@ -53,13 +74,14 @@ impl TableEncoder {
         else {
             return Ok(false);
         };
-        // Nearly always the bytes are the same.
-        if self.primary_key.iter().all(|&i| before.get(i) == after.get(i)) {
+        // Nearly always the bytes are the same. What the row after lacks did not change.
+        let same = |&i: &usize| after.get(i).is_none_or(|new| before.get(i) == Some(new));
+        if self.primary_key.iter().all(same) {
             return Ok(false);
         }
         old.clear();
         new.clear();
-        let both = self.write_key(old, before)? && self.write_key(new, after)?;
+        let both = self.write_key(old, before)? && self.write_change_key(new, change)?;
         Ok(both && old != new)
     }
 
@@ -83,9 +105,7 @@ impl TableEncoder {
     pub(super) fn write_key_data<W: Write>(&mut self, out: &mut W, change: &RowChange<'_, '_>) -> Result<()> {
         let mut separator: &[u8] = b"";
         for &i in &self.primary_key {
-            let image = change.after.as_ref().or(change.before.as_ref());
-            let (Some(column), Some(value)) = (self.columns.get(i), image.and_then(|image| image.get(i)))
-            else {
+            let (Some(column), Some(value)) = (self.columns.get(i), change.get(i)) else {
                 continue;
             };
             out.write_all(separator)?;

@@ -144,6 +144,18 @@ pub struct RowChange<'r, 'a> {
     pub after: Option<Image<'r, 'a>>,
 }
 
+impl<'r, 'a> RowChange<'r, 'a> {
+    /// The value of a column after the change, of deletes before it; from the other image
+    /// where that one lacks it.
+    fn get(&self, column: usize) -> Option<&'r Value<'a>> {
+        let of = |image: &Option<Image<'r, 'a>>| image.and_then(|image| image.get(column));
+        match self.kind {
+            RowKind::Delete => of(&self.before),
+            RowKind::Insert | RowKind::Update => of(&self.after).or_else(|| of(&self.before)),
+        }
+    }
+}
+
 /// The format with its options.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CanalJson {
@@ -389,10 +401,12 @@ impl TableEncoder {
         out.write_all(b",\"ts\":")?;
         out.write_all(millis)?;
         out.write_all(&self.middle)?;
-        match (change.before, change.after) {
-            (Some(before), Some(after)) if columns == Columns::All => {
+        match (change.kind, change.before, change.after) {
+            (RowKind::Update, Some(before), Some(after)) => {
                 out.write_all(b"[{")?;
-                self.write_changed(out, &before, &after)?;
+                if columns == Columns::All {
+                    self.write_changed(out, &before, &after)?;
+                }
                 out.write_all(b"}]")?;
             }
             _ => out.write_all(b"null")?,
@@ -437,8 +451,7 @@ impl TableEncoder {
     fn write_data<W: Write>(&mut self, out: &mut W, change: &RowChange<'_, '_>) -> Result<()> {
         let mut separator: &[u8] = b"";
         for (i, column) in self.columns.iter().enumerate() {
-            let after = change.after.and_then(|image| image.get(i));
-            let Some(value) = after.or_else(|| change.before.and_then(|image| image.get(i))) else {
+            let Some(value) = change.get(i) else {
                 continue;
             };
             out.write_all(separator)?;
