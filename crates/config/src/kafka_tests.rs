@@ -252,6 +252,7 @@ fn properties_that_are_set_otherwise_name_the_key_and_show_no_secret() {
         ("enable.idempotence = false", "always on"),
         ("\"transactional.id\" = \"x\"", "transactions"),
         ("retries = 3", "given up"),
+        ("\"max.in.flight\" = 6", "at most 5"),
         ("sasl.username = \"u\"", "`sink.uri`"),
         ("sasl.password = \"ZQX\"", "`sink.password-env`"),
         ("\"ssl.key.password\" = \"ZQX\"", "`sink.tls.key`"),

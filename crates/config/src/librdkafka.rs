@@ -68,6 +68,10 @@ const NEVER: &str = "no message is ever given up";
 const QUOTA: &str = "`flow-control.memory-quota` decides";
 const PARTITION: &str = "use `sink.kafka.partition`";
 
+/// Requests under way to one broker whose order an idempotent producer can keep
+/// (<https://kafka.apache.org/documentation/#producerconfigs_max.in.flight.requests.per.connection>).
+const IN_FLIGHT_MAX: u32 = 5;
+
 /// Words in the names of properties whose values are secret.
 const SECRETS: [&str; 7] = [
     "password",
@@ -132,6 +136,14 @@ pub(crate) fn check_property(name: &str, value: &str) -> Result<(), String> {
                     logins are not supported"
                 .to_owned(),
         );
+    }
+    let in_flight = matches!(name, "max.in.flight" | "max.in.flight.requests.per.connection");
+    if in_flight
+        && value
+            .parse::<u32>()
+            .is_ok_and(|requests| requests > IN_FLIGHT_MAX)
+    {
+        return Err(format!("idempotent producers take at most {IN_FLIGHT_MAX}"));
     }
     if name.is_empty() || [name, value].iter().any(|text| text.contains('\0')) {
         return Err("librdkafka has no empty names and no NUL characters".to_owned());
