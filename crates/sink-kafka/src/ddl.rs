@@ -7,7 +7,8 @@ use weir_sink::Result as SinkResult;
 use weir_types::{DdlEvent, OrderKey, TableName};
 
 use crate::backend::Shared;
-use crate::error::Result;
+use crate::config::MessageTooLarge;
+use crate::error::{KafkaSinkError, Result};
 use crate::rows::Sender;
 
 /// Where a DDL is written to.
@@ -45,5 +46,22 @@ pub(crate) fn send(sender: &Sender<'_>, key: OrderKey, event: &DdlEvent) -> Sink
         .shared
         .format
         .ddl_message(&mut value, key, event, sender.target)?;
+    let limit = sender.limit();
+    if value.len() > limit {
+        // A statement has no key that could be sent without it.
+        let error = KafkaSinkError::TooLarge {
+            table: sender.target.clone(),
+            topic: sender.topic.name.to_string(),
+            place: format!("{key}, a DDL,"),
+            bytes: value.len(),
+            limit,
+        };
+        if sender.shared.config.message_too_large == MessageTooLarge::Error {
+            return Err(error.into());
+        }
+        sender.shared.metrics.too_large(false);
+        sender.shared.tell_too_large(&error, false);
+        return Ok(());
+    }
     Ok(sender.send(0, None, &value)?)
 }

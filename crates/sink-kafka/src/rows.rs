@@ -119,13 +119,18 @@ impl Sender<'_> {
             None => false,
         };
         encoder.write_message(value, change)?;
-        let limit = self.topic.message_max_bytes.saturating_sub(RECORD_OVERHEAD);
+        let limit = self.limit();
         if key.len() + value.len() > limit && !self.too_large(encoder, change, key.len(), value, limit)? {
             return Ok(0);
         }
         let partition = self.partition(change.key, keyed.then_some(key.as_slice()));
         self.send(partition, keyed.then_some(key.as_slice()), value)?;
         Ok(key.len() + value.len())
+    }
+
+    /// Most bytes of key and value.
+    pub(crate) const fn limit(&self) -> usize {
+        self.topic.message_max_bytes.saturating_sub(RECORD_OVERHEAD)
     }
 
     fn partition(&self, place: OrderKey, key: Option<&[u8]>) -> u32 {
