@@ -36,42 +36,86 @@ pub struct EncodeRate {
     pub notes: String,
 }
 
-/// Row events of one row of two integers: `id` is the key.
-struct Narrow {
+/// Row events of one row each.
+struct Shape {
+    name: &'static str,
+    what: &'static str,
     version: TableVersion,
-    bodies: Vec<[u8; 11]>,
+    bodies: Vec<Vec<u8>>,
 }
 
-fn int(name: &str, nullable: bool) -> Column {
+fn column(name: &str, wire: WireType, meta: u16, collation: u16) -> Column {
     Column {
         name: name.into(),
-        wire: WireType::Long,
-        meta: 0,
-        nullable,
+        wire,
+        meta,
+        nullable: name != "id",
         unsigned: false,
-        collation: 0,
+        collation,
         members: Vec::new(),
         geometry: 0,
         visible: true,
     }
 }
 
-impl Narrow {
-    fn new() -> Self {
+fn table(name: &str, columns: Vec<Column>) -> TableVersion {
+    TableVersion {
+        name: TableName::new("shapes", name),
+        flavor: Flavor::Mysql,
+        columns,
+        primary_key: vec![0],
+    }
+}
+
+impl Shape {
+    /// Two integers, as in the recording of this name.
+    fn narrow() -> Self {
         let body = |i: u32| {
             // Column count, present columns, nulls, two values, as in a WRITE_ROWS event.
-            let mut body = [2, 0b11, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-            body[3..7].copy_from_slice(&i.to_le_bytes());
-            body[7..].copy_from_slice(&i.wrapping_mul(7919).to_le_bytes());
+            let mut body = vec![2, 0b11, 0];
+            body.extend_from_slice(&i.to_le_bytes());
+            body.extend_from_slice(&i.wrapping_mul(7919).to_le_bytes());
             body
         };
+        let columns = vec![
+            column("id", WireType::Long, 0, 0),
+            column("v", WireType::Long, 0, 0),
+        ];
         Self {
-            version: TableVersion {
-                name: TableName::new("shapes", "narrow"),
-                flavor: Flavor::Mysql,
-                columns: vec![int("id", false), int("v", true)],
-                primary_key: vec![0],
-            },
+            name: "narrow",
+            what: "two integers",
+            version: table("narrow", columns),
+            bodies: (0..ROWS).map(body).collect(),
+        }
+    }
+
+    /// A key, text of 30 and of 200 bytes, a decimal and a point in time.
+    fn texts() -> Self {
+        const TEXT: &str = "Nam quid \"possumus\" facere melius? Über Straße, 1 + 1 = 2. ";
+        let text = TEXT.repeat(3);
+        let body = |i: u32| {
+            let mut body = vec![5, 0b1_1111, 0];
+            body.extend_from_slice(&i.to_le_bytes());
+            body.extend_from_slice(&30_u16.to_le_bytes());
+            body.extend_from_slice(&text.as_bytes()[..30]);
+            body.extend_from_slice(&(text.len() as u16).to_le_bytes());
+            body.extend_from_slice(text.as_bytes());
+            // 12345678.90 and 2025-11-30 10:53:20.
+            body.extend_from_slice(&[0x80, 0xbc, 0x61, 0x4e, 90]);
+            body.extend_from_slice(&[0x99, 0xb8, 0x3c, 0xad, 0x54]);
+            body
+        };
+        let columns = vec![
+            column("id", WireType::Long, 0, 0),
+            column("title", WireType::VarChar, 320, 45),
+            column("body", WireType::Blob, 2, 45),
+            column("price", WireType::NewDecimal, (10 << 8) | 2, 0),
+            column("changed", WireType::Datetime2, 0, 0),
+        ];
+        Self {
+            name: "texts",
+            what: "an integer, 30 and 200 bytes of text, a decimal, a point in time",
+            version: table("texts", columns),
             bodies: (0..ROWS).map(body).collect(),
         }
     }
@@ -105,22 +149,33 @@ impl Narrow {
     }
 }
 
-/// Measures narrow rows: decoding the row, its record key and its message, each into a
-/// buffer that is used again.
+/// Measures rows of two integers: decoding the row, its record key and its message, each
+/// into a buffer that is used again.
 ///
 /// # Errors
 /// A pass whose messages have another size than those of the first one.
 pub fn narrow() -> Result<EncodeRate> {
-    let narrow = Narrow::new();
-    let mut encoder = CanalJson::default().table(&narrow.version, &narrow.version.name)?;
+    measure(&Shape::narrow())
+}
+
+/// Measures rows of text and a few other values, as `narrow`.
+///
+/// # Errors
+/// As `narrow`.
+pub fn texts() -> Result<EncodeRate> {
+    measure(&Shape::texts())
+}
+
+fn measure(shape: &Shape) -> Result<EncodeRate> {
+    let mut encoder = CanalJson::default().table(&shape.version, &shape.version.name)?;
     let (mut key, mut message) = (Vec::new(), Vec::new());
-    let bytes = narrow.pass(&mut encoder, &mut key, &mut message)?;
+    let bytes = shape.pass(&mut encoder, &mut key, &mut message)?;
     let mut rates = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
         let begin = Instant::now();
         let mut passes = 0_u32;
         while begin.elapsed() < ROUND {
-            if narrow.pass(&mut encoder, &mut key, &mut message)? != bytes {
+            if shape.pass(&mut encoder, &mut key, &mut message)? != bytes {
                 bail!("a pass differs from the first one");
             }
             passes += 1;
@@ -131,14 +186,15 @@ pub fn narrow() -> Result<EncodeRate> {
     let median = rates[ROUNDS / 2];
     let per_message = bytes as f64 / f64::from(ROWS);
     Ok(EncodeRate {
-        name: "encode/narrow".to_owned(),
+        name: format!("encode/{}", shape.name),
         rows_per_second: median.round(),
         mb_per_second: (median * per_message / 1e6).round(),
         bytes_per_message: (per_message * 10.0).round() / 10.0,
         range: (rates[0].round(), rates[ROUNDS - 1].round()),
         notes: format!(
-            "row events of one row of two integers, decoded and encoded as record key and canal-json, \
+            "row events of one row ({}), decoded and encoded as record key and canal-json, \
              one thread, {ROUNDS} rounds; last message: {}",
+            shape.what,
             String::from_utf8_lossy(&message)
         ),
     })

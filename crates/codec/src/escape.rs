@@ -33,10 +33,39 @@ fn unicode_escape(byte: u8) -> [u8; ESCAPE_BYTES] {
     [b'\\', b'u', b'0', b'0', high, low]
 }
 
+/// The same byte at each place of a word.
+const fn repeated(byte: u8) -> u64 {
+    u64::from_le_bytes([byte; 8])
+}
+
+/// Place of the first byte that has an escape.
+///
+/// Eight bytes at a time: a subtraction sets the high bit of each byte that is smaller than
+/// what is subtracted, and perhaps, by its borrow, of bytes above the first such one; the
+/// first one, which alone is asked for, is exact.
+fn first_escaped(bytes: &[u8]) -> Option<usize> {
+    let high = repeated(0x80);
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (i, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let control = word.wrapping_sub(repeated(0x20)) & !word;
+        let quote = word ^ repeated(b'"');
+        let quote = quote.wrapping_sub(repeated(1)) & !quote;
+        let backslash = word ^ repeated(b'\\');
+        let backslash = backslash.wrapping_sub(repeated(1)) & !backslash;
+        let found = (control | quote | backslash) & high;
+        if found != 0 {
+            return Some(i * 8 + found.trailing_zeros() as usize / 8);
+        }
+    }
+    let at = rest.iter().position(|&byte| ESCAPES[usize::from(byte)] != 0)?;
+    Some(words.len() * 8 + at)
+}
+
 /// Writes UTF-8 (or ASCII) bytes with escapes, without quotation marks around.
 pub(crate) fn write_utf8<W: Write>(out: &mut W, bytes: &[u8]) -> io::Result<()> {
     let mut rest = bytes;
-    while let Some(at) = rest.iter().position(|&byte| ESCAPES[usize::from(byte)] != 0) {
+    while let Some(at) = first_escaped(rest) {
         let (run, tail) = rest.split_at(at);
         out.write_all(run)?;
         if let Some((&byte, behind)) = tail.split_first() {
@@ -52,6 +81,9 @@ pub(crate) fn write_utf8<W: Write>(out: &mut W, bytes: &[u8]) -> io::Result<()> 
 
 /// Writes each byte as the character of the same number (ISO-8859-1), with escapes.
 pub(crate) fn write_latin1<W: Write>(out: &mut W, bytes: &[u8]) -> io::Result<()> {
+    if bytes.is_ascii() {
+        return write_utf8(out, bytes);
+    }
     let mut stack = [0_u8; CHUNK_BYTES];
     let mut used = 0;
     for &byte in bytes {
@@ -101,6 +133,26 @@ mod tests {
             .map(|c| u8::try_from(u32::from(c)).unwrap())
             .collect();
         assert_eq!(back, bytes);
+    }
+
+    #[test]
+    fn the_first_byte_with_an_escape_is_found_wherever_it_is() {
+        let plain: Vec<u8> = (0..=255)
+            .filter(|&byte| ESCAPES[usize::from(byte)] == 0)
+            .collect();
+        assert_eq!(first_escaped(&plain), None);
+        assert_eq!(first_escaped(b""), None);
+        for escaped in (0..=255).filter(|&byte| ESCAPES[usize::from(byte)] != 0) {
+            for at in 0..20 {
+                for filler in [b' ', b'!', b'#', b'[', b']', 0x7f, 0x80, 0xff] {
+                    let mut bytes = [filler; 24];
+                    bytes[at] = escaped;
+                    // One behind it must not hide it.
+                    bytes[at + 2] = b'\\';
+                    assert_eq!(first_escaped(&bytes), Some(at), "{escaped} in {filler}");
+                }
+            }
+        }
     }
 
     #[test]

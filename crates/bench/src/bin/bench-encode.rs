@@ -2,19 +2,26 @@
 
 use anyhow::Result;
 use clap::Parser;
+use weir_bench::encode::EncodeRate;
 
 #[derive(Parser, Debug)]
 struct Arguments {
-    /// One JSON object.
+    /// One JSON object a line.
     #[arg(long)]
     json: bool,
 }
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    let rate = weir_bench::encode::narrow()?;
-    if arguments.json {
-        println!("{}", serde_json::to_string(&rate)?);
+    for rate in [weir_bench::encode::narrow()?, weir_bench::encode::texts()?] {
+        print(&rate, arguments.json)?;
+    }
+    Ok(())
+}
+
+fn print(rate: &EncodeRate, json: bool) -> Result<()> {
+    if json {
+        println!("{}", serde_json::to_string(rate)?);
     } else {
         println!(
             "{}  {:.0} rows/s ({:.0} to {:.0}), {:.0} MB/s, {} bytes a message  [{}]",
