@@ -36,6 +36,30 @@ pub struct EncodeRate {
     pub notes: String,
 }
 
+impl EncodeRate {
+    /// Prints it as one line.
+    ///
+    /// # Errors
+    /// Writing JSON to memory does not fail.
+    pub fn print(&self, json: bool) -> Result<()> {
+        if json {
+            println!("{}", serde_json::to_string(self)?);
+        } else {
+            println!(
+                "{}  {:.0} rows/s ({:.0} to {:.0}), {:.0} MB/s, {} bytes a message  [{}]",
+                self.name,
+                self.rows_per_second,
+                self.range.0,
+                self.range.1,
+                self.mb_per_second,
+                self.bytes_per_message,
+                self.notes
+            );
+        }
+        Ok(())
+    }
+}
+
 /// Row events of one row each.
 struct Shape {
     name: &'static str,

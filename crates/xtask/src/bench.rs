@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::bench_data;
-use weir_test_servers::{Install, Kind, Server, free_port};
+use weir_test_servers::{Install, Kafka, Kind, Server, free_port};
 
 /// Name, shapes whose files it reads, whether it runs `weir` and the server's printer.
 const BENCHES: &[(&str, &[&str], bool)] = &[
@@ -14,6 +14,7 @@ const BENCHES: &[(&str, &[&str], bool)] = &[
     ("store", &["tpcc"], false),
     ("blackhole", &["tpcc", "one-row"], true),
     ("mysql", &[], false),
+    ("kafka", &["tpcc"], false),
 ];
 
 /// Settings of the three servers of `mysql`: what a production server has where it
@@ -55,13 +56,16 @@ pub(crate) fn run(name: &str, json: bool, arguments: &[String]) -> Result<()> {
         "--bin",
         &binary,
     ]);
-    if *whole || name == "mysql" {
+    if *whole || matches!(name, "mysql" | "kafka") {
         build.args(["-p", "weir", "--bin", "weir"]);
     }
     succeed(build.current_dir(crate::workspace_root()?))?;
     let release = crate::target_dir()?.join("release");
     if name == "mysql" {
         return mysql(&release, json, arguments);
+    }
+    if name == "kafka" {
+        return kafka(&release, json, arguments);
     }
     let mut bench = Command::new(release.join(&binary));
     bench.arg("--data").arg(crate::target_dir()?.join("bench-data"));
@@ -97,6 +101,29 @@ fn mysql(release: &Path, json: bool, arguments: &[String]) -> Result<()> {
     }
     succeed(bench.args(arguments).current_dir(crate::workspace_root()?))?;
     servers.into_iter().try_for_each(Server::stop)
+}
+
+/// Starts a broker for `kafka`.
+fn kafka(release: &Path, json: bool, arguments: &[String]) -> Result<()> {
+    let work = tempfile::tempdir_in(crate::target_dir()?)?;
+    let port = free_port()?;
+    let broker = Kafka::start(
+        &crate::services_cache()?,
+        &work.path().join("broker"),
+        port,
+        free_port()?,
+    )?;
+    let mut bench = Command::new(release.join("bench-kafka"));
+    bench.arg("--broker").arg(format!("127.0.0.1:{port}"));
+    bench.arg("--data").arg(crate::target_dir()?.join("bench-data"));
+    bench.arg("--weir").arg(release.join("weir"));
+    bench.arg("--work").arg(work.path());
+    if json {
+        bench.arg("--json");
+    }
+    let ended = succeed(bench.args(arguments).current_dir(crate::workspace_root()?));
+    drop(broker);
+    ended
 }
 
 /// The cargo that runs this command.
