@@ -199,13 +199,16 @@ impl Topics {
         Ok(repeats)
     }
 
-    /// Distinct rows.
+    /// Distinct row changes; one that changes a key is one.
     pub fn rows(&self) -> usize {
-        let places: std::collections::BTreeSet<(String, Place)> = self
+        let places: std::collections::BTreeSet<(String, String, u64)> = self
             .messages
             .iter()
             .filter(|message| !message.is_ddl())
-            .map(|message| (message.table(), message.place()))
+            .map(|message| {
+                let (key, row, _) = message.place();
+                (message.table(), key, row)
+            })
             .collect();
         places.len()
     }

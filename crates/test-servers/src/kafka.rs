@@ -177,7 +177,8 @@ fn configuration(dir: &Path, port: u16, controller_port: u16, options: &KafkaOpt
          offsets.topic.replication.factor=1\noffsets.topic.num.partitions=3\n\
          transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
          transaction.state.log.num.partitions=3\nshare.coordinator.state.topic.replication.factor=1\n\
-         share.coordinator.state.topic.min.isr=1\ngroup.initial.rebalance.delay.ms=0\n",
+         share.coordinator.state.topic.min.isr=1\ngroup.initial.rebalance.delay.ms=0\n\
+         broker.session.timeout.ms=1500\nbroker.heartbeat.interval.ms=300\n",
         dir.join("data").display()
     );
     format!("{usual}{}\n", options.properties.join("\n"))

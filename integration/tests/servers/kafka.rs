@@ -282,7 +282,15 @@ fn the_broker_is_killed() {
     let flow = Flow::new(Kind::Mysql, broker, "");
     flow.setup();
     let mut rng = Rng::new(63);
-    let load = flow.load(63, false);
+    // A broker that starts needs the machine too.
+    let options = Options {
+        seed: 63,
+        clients: 2,
+        pause: Duration::from_millis(20),
+        family: false,
+        ddl_pause: None,
+    };
+    let load = Load::start(flow.source.uri(), &flow.names, &options).unwrap();
     let mut running = flow.feed.start(&[]).unwrap();
     for kill in 0..KILLS {
         std::thread::sleep(Duration::from_millis(300 + rng.below(RUN_MILLIS)));
