@@ -102,6 +102,15 @@ impl KafkaSpan {
             let Some(topic) = self.shared.topic(&table.topic, self.dispatcher, idle)? else {
                 return Ok(false);
             };
+            // Spread by another number or sent by another producer, rows could overtake
+            // those that are under way.
+            let differs = |known: &Known| {
+                known.topic.partitions != topic.partitions
+                    || known.topic.message_max_bytes != topic.message_max_bytes
+            };
+            if !idle && table.known.as_ref().is_some_and(differs) {
+                return Ok(false);
+            }
             table.known = Some(Known { topic, generation });
         }
         Ok(self.delivery.has_room())

@@ -23,14 +23,14 @@ const MESSAGE_MAX_BYTES_DEFAULT: usize = 1_048_588;
 /// Longest time for a topic that was made to show.
 const SHOW_LIMIT: Duration = Duration::from_secs(10);
 /// Time between two looks at it.
-const SHOW_LOOK: Duration = Duration::from_millis(50);
+const SHOW_LOOK: Duration = Duration::from_millis(10);
 /// A refused login is noticed within this time, though librdkafka goes on trying.
 const SLICE: Duration = Duration::from_secs(2);
 /// Questions about settings without an answer, in a row, after which none is asked.
 const UNANSWERED_MAX: u32 = 3;
 /// Time for what has come up; lines of log end a shorter one.
 const HEAR: Duration = Duration::from_millis(5);
-/// A topic that is asked for to see whether there is an answer. Consumers do not make it.
+/// A topic that is asked for to see whether there is an answer.
 const PROBE: &str = "weir-probe";
 
 /// A topic of the cluster.
@@ -61,7 +61,6 @@ pub(crate) struct TopicSettings {
 /// Asks the cluster; each question is bounded in time.
 pub(crate) struct Asker {
     config: KafkaSinkConfig,
-    /// Unlike those of producers, its questions do not make topics.
     reader: BaseConsumer<AskContext>,
     /// Made when needed.
     admin: Mutex<Option<AdminClient<AskContext>>>,
@@ -89,7 +88,7 @@ impl Asker {
     pub(crate) fn new(config: &KafkaSinkConfig) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build();
         Ok(Self {
-            reader: properties::reader(config)
+            reader: properties::client(config)
                 .create_with_context(AskContext::default())
                 .map_err(|error| property_error(&error))?,
             admin: Mutex::default(),

@@ -19,7 +19,7 @@ const ERROR_KEPT: Duration = Duration::from_secs(1);
 /// First wait after a question without an answer.
 const RETRY_MIN: Duration = Duration::from_millis(200);
 /// Longest wait between two attempts.
-const RETRY_MAX: Duration = Duration::from_secs(5);
+const RETRY_MAX: Duration = Duration::from_secs(2);
 /// Topics whose settings are asked for at once.
 const ASKED_AT_ONCE: usize = 500;
 

@@ -1,7 +1,7 @@
 //! Producers, and what becomes of their messages.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
@@ -10,7 +10,7 @@ use rdkafka::Message;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, DeliveryResult};
-use rdkafka::producer::{BaseRecord, NoCustomPartitioner, ProducerContext, ThreadedProducer};
+use rdkafka::producer::{BaseRecord, NoCustomPartitioner, Producer as _, ProducerContext, ThreadedProducer};
 
 use super::asker::Asker;
 use super::{context, properties};
@@ -19,6 +19,8 @@ use crate::delivery::{Unit, message_cost};
 use crate::error::{KafkaSinkError, Result};
 use crate::metrics::KafkaMetrics;
 
+/// Facility of the line of librdkafka's log that says why a producer has failed.
+const FATAL: &str = "FATAL";
 /// Wait between two looks for a broker.
 const WATCH_EVERY: Duration = Duration::from_millis(200);
 
@@ -87,20 +89,30 @@ impl Link {
 
 struct Context {
     link: Arc<Link>,
+    /// Why nothing can be sent any more.
+    fatal: OnceLock<String>,
 }
 
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        context::log(level, facility, message);
+        // The error itself comes as any other one; this line comes first, and before the
+        // messages that are thrown away then.
+        if facility == FATAL && self.fatal.set(message.to_owned()).is_ok() {
+            tracing::error!(
+                code = "WEIR-KFK-013",
+                reason = message,
+                "the producer has to be replaced"
+            );
+        } else {
+            context::log(level, facility, message);
+        }
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        match error {
-            KafkaError::Global(RDKafkaErrorCode::AllBrokersDown) => self.link.set_away(true),
-            KafkaError::Global(RDKafkaErrorCode::Fatal) => {
-                tracing::error!(code = "WEIR-KFK-013", reason, "the producer has to be replaced");
-            }
-            error => tracing::debug!(%error, reason, "librdkafka"),
+        if matches!(error, KafkaError::Global(RDKafkaErrorCode::AllBrokersDown)) {
+            self.link.set_away(true);
+        } else {
+            tracing::debug!(%error, reason, "librdkafka");
         }
     }
 }
@@ -113,7 +125,7 @@ fn cost(message: &BorrowedMessage<'_>) -> usize {
 }
 
 /// What an error of a message means for its table.
-fn judge(error: &KafkaError, topic: &str) -> KafkaSinkError {
+fn judge(error: &KafkaError, topic: &str, fatal: Option<&String>) -> KafkaSinkError {
     let refused = |reason: String| KafkaSinkError::Refused {
         topic: topic.to_owned(),
         reason,
@@ -124,7 +136,10 @@ fn judge(error: &KafkaError, topic: &str) -> KafkaSinkError {
         };
     };
     match code {
-        RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight => KafkaSinkError::Stopping,
+        // A producer that has failed throws its queue away as well.
+        RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight if fatal.is_none() => {
+            KafkaSinkError::Stopping
+        }
         RDKafkaErrorCode::MessageSizeTooLarge => refused(
             "a batch is larger than it takes: lower `batch.size`, or raise its `max.message.bytes`"
                 .to_owned(),
@@ -140,7 +155,7 @@ fn judge(error: &KafkaError, topic: &str) -> KafkaSinkError {
         | RDKafkaErrorCode::PolicyViolation
         | RDKafkaErrorCode::UnsupportedForMessageFormat => refused(code.to_string()),
         code => KafkaSinkError::Producer {
-            reason: code.to_string(),
+            reason: fatal.map_or_else(|| code.to_string(), String::clone),
         },
     }
 }
@@ -158,7 +173,7 @@ impl ProducerContext for Context {
                 unit.arrived(cost(message));
             }
             Err((error, message)) => {
-                let error = judge(error, message.topic());
+                let error = judge(error, message.topic(), self.fatal.get());
                 if !matches!(error, KafkaSinkError::Stopping) {
                     self.link.metrics.failed(&error);
                 }
@@ -197,7 +212,7 @@ impl Producer {
         match self.0.send(record) {
             Ok(()) => Ok(()),
             Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => Err(Sent::Full),
-            Err((error, _)) => Err(Sent::Failed(judge(&error, topic))),
+            Err((error, _)) => Err(Sent::Failed(judge(&error, topic, self.0.context().fatal.get()))),
         }
     }
 }
@@ -239,6 +254,7 @@ impl Producers {
     pub(super) fn make(&self, properties: &ClientConfig) -> Result<Producer> {
         let context = Context {
             link: Arc::clone(&self.link),
+            fatal: OnceLock::new(),
         };
         let made: ThreadedProducer<Context> = properties
             .create_with_context(context)

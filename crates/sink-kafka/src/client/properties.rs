@@ -25,6 +25,8 @@ pub(crate) fn client(config: &KafkaSinkConfig) -> ClientConfig {
         .set("bootstrap.servers", config.brokers.join(","))
         .set("client.software.name", "weir")
         .set("client.software.version", env!("CARGO_PKG_VERSION"))
+        // Topics are made with what is configured, or not at all.
+        .set("allow.auto.create.topics", "false")
         // The log says what happened; a closed idle connection is nothing.
         .set("log.connection.close", "false");
     let default = |client: &mut ClientConfig, name: &str, value: &str| {
@@ -86,13 +88,6 @@ fn encryption(client: &mut ClientConfig, config: &KafkaSinkConfig) {
             .set("ssl.certificate.location", path(cert))
             .set("ssl.key.location", path(key));
     }
-}
-
-/// A client that only asks, and does not make what it asks for.
-pub(crate) fn reader(config: &KafkaSinkConfig) -> ClientConfig {
-    let mut reader = client(config);
-    reader.set("allow.auto.create.topics", "false");
-    reader
 }
 
 /// A producer for topics that take batches of `message_max_bytes`.
