@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use weir_test_servers::{Kafka, KafkaOptions, cache_dir, free_port, target_dir};
+use weir_test_servers::{Kafka, KafkaOptions, cache_dir, free_port, kafka_tool, target_dir};
 
 /// Where the environment names a broker.
 const VARIABLE: &str = "WEIR_TEST_KAFKA";
@@ -97,6 +97,16 @@ impl Broker {
 
     fn private(&self) -> Result<&Own> {
         self.own.as_deref().context("the broker is not ours")
+    }
+
+    /// Runs a program of the broker's release; `--bootstrap-server` is given.
+    ///
+    /// # Errors
+    /// When it does not end with status 0.
+    pub fn tool(&self, class: &str, arguments: &[&str]) -> Result<String> {
+        let mut all = vec!["--bootstrap-server", self.address()];
+        all.extend(arguments);
+        kafka_tool(&cache_dir()?, class, &all)
     }
 
     /// `kill -9`.

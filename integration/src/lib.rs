@@ -9,6 +9,7 @@ pub mod client;
 pub mod command;
 pub mod compare;
 pub mod load;
+pub mod metrics;
 pub mod output;
 pub mod pair;
 pub mod proxy;

@@ -66,20 +66,7 @@ impl Kafka {
         let dir = std::path::absolute(dir)?;
         let properties = dir.join("server.properties");
         std::fs::write(&properties, configuration(&dir, port, controller_port, options))?;
-        let tool = |arguments: &[&str]| -> Result<String> {
-            let output = jvm(&java, &libraries)
-                .arg("kafka.tools.StorageTool")
-                .args(arguments)
-                .output()
-                .context("run java")?;
-            if !output.status.success() {
-                bail!(
-                    "kafka.tools.StorageTool: {}",
-                    String::from_utf8_lossy(&output.stderr)
-                );
-            }
-            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-        };
+        let tool = |arguments: &[&str]| run_tool(&java, &libraries, "kafka.tools.StorageTool", arguments);
         let path = properties.to_string_lossy().into_owned();
         if !dir.join("data").exists() {
             let id = tool(&["random-uuid"])?;
@@ -148,6 +135,27 @@ fn jvm(java: &Path, libraries: &Path) -> Command {
     command.args(HEAP).arg("-Dlog4j2.level=warn").arg("-cp");
     command.arg(libraries.join("*"));
     command
+}
+
+/// Runs a program of the broker's release, named by its class; what it prints.
+///
+/// # Errors
+/// When it does not end with status 0.
+pub fn kafka_tool(cache: &Path, class: &str, arguments: &[&str]) -> Result<String> {
+    run_tool(&java(cache)?, &libraries(cache)?, class, arguments)
+}
+
+fn run_tool(java: &Path, libraries: &Path, class: &str, arguments: &[&str]) -> Result<String> {
+    let output = jvm(java, libraries)
+        .arg(class)
+        .args(arguments)
+        .output()
+        .context("run java")?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if !output.status.success() {
+        bail!("{class}: {}{}", text(&output.stdout), text(&output.stderr));
+    }
+    Ok(text(&output.stdout))
 }
 
 /// What `--add-scram` takes, for both mechanisms.

@@ -13,6 +13,7 @@ mod end_to_end;
 mod harness;
 mod kafka;
 mod kafka_settings;
+mod kafka_trouble;
 mod locked_table;
 mod memory;
 mod minimal_metadata;
