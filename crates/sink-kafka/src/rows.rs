@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_binlog::RowImages;
-use weir_codec::canal::{Image, RowChange};
+use weir_codec::canal::RowChange;
 use weir_codec::{RowCounts, TableEncoder};
 use weir_sink::contract::WorkerContext;
 use weir_sink::{Blocked, Result as SinkResult, SinkError};
@@ -95,8 +95,8 @@ impl Sender<'_> {
                 ..*change
             };
             let begin = RowChange {
+                // What the new row lacks in a minimal image, the old one has.
                 kind: RowKind::Insert,
-                before: None,
                 ..*change
             };
             return Ok(self.message(encoder, &end, room)? + self.message(encoder, &begin, room)?);
@@ -113,11 +113,7 @@ impl Sender<'_> {
         let Room { key, value } = room;
         key.clear();
         value.clear();
-        let image: Option<&Image<'_, '_>> = change.after.as_ref().or(change.before.as_ref());
-        let keyed = match image {
-            Some(image) => encoder.write_key(key, image)?,
-            None => false,
-        };
+        let keyed = encoder.write_change_key(key, change)?;
         encoder.write_message(value, change)?;
         let limit = self.limit();
         if key.len() + value.len() > limit && !self.too_large(encoder, change, key.len(), value, limit)? {
