@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use weir_integration::load::Options;
+use weir_integration::metrics::metric;
 use weir_integration::pair::{filter, run_to_end, start_position};
 use weir_integration::rng::Rng;
 use weir_integration::topics::{Repeats, Topics, compare};
 use weir_integration::{
     Broker, Changefeed, Client, End, Kind, Load, Names, Running, TestServer, caught_up, wait_until,
 };
-use weir_test_servers::KafkaOptions;
+use weir_test_servers::{KafkaOptions, free_port};
 
 const LOAD: Duration = Duration::from_secs(10);
 const LIMIT: Duration = Duration::from_secs(90);
@@ -21,6 +22,8 @@ const KILLS: u32 = 20;
 const ATTEMPTS_MAX: u32 = 120;
 /// The bound that the documentation gives for what comes twice after a crash.
 const REPLAY_BYTES_MAX: usize = 64 << 20;
+/// The same in time, and what the starts between take.
+const REPLAY_MILLIS_MAX: i64 = 15_000;
 
 /// A source with the load's tables, a broker, and a changefeed between them.
 struct Flow {
@@ -37,16 +40,25 @@ impl Flow {
     }
 
     fn from(source: TestServer, broker: Broker, settings: &str, quota: &str) -> Self {
+        Self::by(source, None, broker, settings, quota)
+    }
+
+    /// `files`: where the changes are read instead of from the server.
+    fn by(source: TestServer, files: Option<&str>, broker: Broker, settings: &str, quota: &str) -> Self {
         use std::sync::atomic::{AtomicU32, Ordering};
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let names = Names::new(&format!("k{}x{number}", std::process::id()));
-        let start = start_position(&mut source.client().unwrap()).unwrap();
+        let start = match files {
+            Some(_) => "start = \"earliest\"".to_owned(),
+            None => start_position(&mut source.client().unwrap()).unwrap(),
+        };
         let more = format!(
             "[flow-control]\nmemory-quota = \"{quota}\"\n{}{settings}",
             filter(&names)
         );
-        let feed = Changefeed::between(source.uri(), &broker.uri(), &start, &more).unwrap();
+        let from = files.unwrap_or(source.uri());
+        let feed = Changefeed::between(from, &broker.uri(), &start, &more).unwrap();
         Self {
             source,
             broker,
@@ -222,47 +234,78 @@ fn one_topic_for_all() {
     assert!(flow.topics().messages.is_empty());
 }
 
-/// Runs until some messages have not arrived, and kills it there; returns whether that was so.
-fn kill_on_the_way(flow: &Flow, running: Running, from: &mut Client) -> bool {
+/// The binlog files of a server, without the server; once more from the same place: nothing comes.
+#[test]
+fn files() {
+    let _machine = crate::shared();
+    let mut source = TestServer::own(Kind::Mysql, &[]).unwrap();
+    let folder = source.process().unwrap().data_dir();
+    let from = format!("binlog-files://{}?index=binlog.index", folder.display());
+    let flow = Flow::by(source, Some(&from), Broker::get().unwrap(), "", "64MiB");
+    flow.setup();
+    let load = flow.load(56, true);
+    std::thread::sleep(LOAD / 3);
+    load.stop().unwrap();
+    run_to_end(&flow.feed).unwrap();
+    assert_eq!(flow.assert_equal(true), Repeats::default());
+    let messages = flow.topics().messages.len();
+    run_to_end(&flow.feed).unwrap();
+    assert_eq!(flow.topics().messages.len(), messages);
+}
+
+/// Kills it; returns whether that was with messages on their way: handed over and not confirmed, or not even there.
+fn kill_on_the_way(flow: &Flow, running: Running, port: u16, from: &mut Client) -> bool {
     let sql = format!("SELECT IFNULL(SUM(n), 0) FROM {}.beat", flow.names.main);
     let before = from.number(&sql).unwrap();
+    let in_flight = metric(port, "weir_kafka_in_flight_bytes", "test").unwrap_or(0.0);
     assert!(running.kill().unwrap());
     // Read after the kill: what the source had before it is not all there.
     let beat = format!("{}.beat", flow.names.main);
     let topics = Topics::read(flow.broker.address(), &beat).unwrap();
     let tables = topics.tables().unwrap();
     let arrived: u64 = tables.get(&beat).map_or(0, |table| table.sum("n"));
-    before > arrived
+    in_flight > 0.0 && before > arrived
 }
 
 fn kill_weir(kind: Kind, seed: u64) {
     let _machine = crate::shared();
-    let flow = Flow::new(kind, Broker::get().unwrap(), "");
+    let port = free_port().unwrap();
+    let metrics = format!("[metrics]\nlisten = \"127.0.0.1:{port}\"\n");
+    let flow = Flow::new(kind, Broker::get().unwrap(), &metrics);
     flow.setup();
     let mut from = flow.client();
     let mut rng = Rng::new(seed);
     let load = flow.load(seed, false);
     let (mut counted, mut attempts) = (0, 0);
+    let mut longest = Duration::ZERO;
     while counted < KILLS {
         attempts += 1;
         assert!(
             attempts <= ATTEMPTS_MAX,
             "only {counted} of {attempts} kills counted"
         );
+        let begun = Instant::now();
         let mut running = flow.feed.start(&[]).unwrap();
         std::thread::sleep(Duration::from_millis(200 + rng.below(RUN_MILLIS)));
         assert!(running.is_running().unwrap(), "{}", running.trouble());
-        counted += u32::from(kill_on_the_way(&flow, running, &mut from));
+        counted += u32::from(kill_on_the_way(&flow, running, port, &mut from));
+        longest = longest.max(begun.elapsed());
     }
     load.stop().unwrap();
     run_to_end(&flow.feed).unwrap();
     let repeats = flow.assert_equal(false);
-    println!("{kind:?}: {counted} kills with messages on their way, {attempts} attempts");
+    println!(
+        "{kind:?}: {counted} kills with messages on their way, {attempts} attempts, the longest {} ms",
+        longest.as_millis()
+    );
+    assert!(repeats.messages > 0, "no kill left anything unconfirmed");
     assert!(repeats.steps_back <= attempts as usize, "{repeats:?}");
     assert!(
         repeats.bytes <= REPLAY_BYTES_MAX * attempts as usize,
         "{repeats:?}"
     );
+    // A run that is too short to save its progress begins where the one before began.
+    assert!(repeats.age_millis <= REPLAY_MILLIS_MAX, "{repeats:?}");
 }
 
 #[test]
@@ -278,7 +321,11 @@ fn weir_is_killed_behind_mariadb() {
 #[test]
 fn the_broker_is_killed() {
     let _machine = crate::shared();
-    let broker = Broker::own(KafkaOptions::default()).unwrap();
+    let broker = Broker::own(KafkaOptions {
+        starts_often: true,
+        ..KafkaOptions::default()
+    })
+    .unwrap();
     let flow = Flow::new(Kind::Mysql, broker, "");
     flow.setup();
     let mut rng = Rng::new(63);

@@ -68,6 +68,7 @@ impl Secured {
                 ("SASL_SSL", ports[2]),
             ],
             scram_users: vec![(USER.to_owned(), PASSWORD.to_owned())],
+            ..KafkaOptions::default()
         });
         Self {
             broker: broker.unwrap(),
