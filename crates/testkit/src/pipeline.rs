@@ -346,7 +346,7 @@ impl Pipeline {
             }
             maintainer::Effect::Flush(flush) => {
                 self.dispatch(flush.dispatcher, |core, out| {
-                    core.flush_now(flush.ends, now_ms, out)
+                    core.flush_now(flush.ends, now_ms, out);
                 });
             }
             maintainer::Effect::Reform => outside.out.push(Outgoing::Reform),

@@ -64,12 +64,12 @@ fn check_key(message: &Message, key: &str) -> Result<()> {
         .as_array()
         .context("a keyed message names its key")?;
     let row = &message.value["data"][0];
-    let expected: Vec<&Value> = names
+    let expected = names
         .iter()
-        .map(|name| &row[name.as_str().unwrap_or_default()])
+        .map(|name| row[name.as_str().unwrap_or_default()].clone())
         .collect();
     ensure!(
-        serde_json::to_string(&expected)? == serde_json::from_str::<Value>(key)?.to_string(),
+        Value::Array(expected) == serde_json::from_str::<Value>(key)?,
         "the key {key} is not that of {row}"
     );
     Ok(())
