@@ -20,10 +20,13 @@ const RUN_MILLIS: u64 = 1_200;
 /// Kills that must have found messages on their way.
 const KILLS: u32 = 20;
 const ATTEMPTS_MAX: u32 = 120;
-/// The bound that the documentation gives for what comes twice after a crash.
+/// Every second run is that much longer, so that it saves progress: once a second.
+const LONGER_MILLIS: u64 = 1_500;
+/// How long a kill waits for messages in flight.
+const FLIGHT_LIMIT: Duration = Duration::from_millis(500);
+/// The bound that the documentation gives for what comes twice after a crash: the memory quota. That in time is longer
+/// than a run here.
 const REPLAY_BYTES_MAX: usize = 64 << 20;
-/// The same in time, and what the starts between take.
-const REPLAY_MILLIS_MAX: i64 = 15_000;
 
 /// A source with the load's tables, a broker, and a changefeed between them.
 struct Flow {
@@ -256,15 +259,18 @@ fn files() {
 /// Kills it; returns whether that was with messages on their way: handed over and not confirmed, or not even there.
 fn kill_on_the_way(flow: &Flow, running: Running, port: u16, from: &mut Client) -> bool {
     let sql = format!("SELECT IFNULL(SUM(n), 0) FROM {}.beat", flow.names.main);
+    // The next moment at which some are handed over and not confirmed.
+    let in_flight = wait_until("messages in flight", FLIGHT_LIMIT, || {
+        Ok(metric(port, "weir_kafka_in_flight_bytes", "test").is_some_and(|bytes| bytes > 0.0))
+    });
     let before = from.number(&sql).unwrap();
-    let in_flight = metric(port, "weir_kafka_in_flight_bytes", "test").unwrap_or(0.0);
     assert!(running.kill().unwrap());
     // Read after the kill: what the source had before it is not all there.
     let beat = format!("{}.beat", flow.names.main);
     let topics = Topics::read(flow.broker.address(), &beat).unwrap();
     let tables = topics.tables().unwrap();
     let arrived: u64 = tables.get(&beat).map_or(0, |table| table.sum("n"));
-    in_flight > 0.0 && before > arrived
+    in_flight.is_ok() && before > arrived
 }
 
 fn kill_weir(kind: Kind, seed: u64) {
@@ -277,35 +283,28 @@ fn kill_weir(kind: Kind, seed: u64) {
     let mut rng = Rng::new(seed);
     let load = flow.load(seed, false);
     let (mut counted, mut attempts) = (0, 0);
-    let mut longest = Duration::ZERO;
     while counted < KILLS {
         attempts += 1;
         assert!(
             attempts <= ATTEMPTS_MAX,
             "only {counted} of {attempts} kills counted"
         );
-        let begun = Instant::now();
         let mut running = flow.feed.start(&[]).unwrap();
-        std::thread::sleep(Duration::from_millis(200 + rng.below(RUN_MILLIS)));
+        let longer = if attempts % 2 == 0 { LONGER_MILLIS } else { 0 };
+        std::thread::sleep(Duration::from_millis(200 + longer + rng.below(RUN_MILLIS)));
         assert!(running.is_running().unwrap(), "{}", running.trouble());
         counted += u32::from(kill_on_the_way(&flow, running, port, &mut from));
-        longest = longest.max(begun.elapsed());
     }
     load.stop().unwrap();
     run_to_end(&flow.feed).unwrap();
     let repeats = flow.assert_equal(false);
-    println!(
-        "{kind:?}: {counted} kills with messages on their way, {attempts} attempts, the longest {} ms",
-        longest.as_millis()
-    );
+    println!("{kind:?}: {counted} kills with messages on their way, {attempts} attempts");
     assert!(repeats.messages > 0, "no kill left anything unconfirmed");
     assert!(repeats.steps_back <= attempts as usize, "{repeats:?}");
     assert!(
         repeats.bytes <= REPLAY_BYTES_MAX * attempts as usize,
         "{repeats:?}"
     );
-    // A run that is too short to save its progress begins where the one before began.
-    assert!(repeats.age_millis <= REPLAY_MILLIS_MAX, "{repeats:?}");
 }
 
 #[test]
