@@ -18,6 +18,7 @@ pub use order::Repeats;
 pub use tables::{Table, compare};
 
 const ASK_LIMIT: Duration = Duration::from_secs(20);
+const RETRY: Duration = Duration::from_millis(100);
 /// Longest wait for the next message.
 const READ_LIMIT: Duration = Duration::from_secs(30);
 
@@ -89,6 +90,19 @@ pub fn consumer(address: &str, isolation: &str) -> Result<BaseConsumer> {
         .create()?)
 }
 
+/// First and next offset of a partition. One that has just been made, or whose broker has just come back, has no leader
+/// for a moment.
+fn watermarks(consumer: &BaseConsumer, topic: &str, partition: i32) -> Result<(i64, i64)> {
+    let begun = Instant::now();
+    loop {
+        match consumer.fetch_watermarks(topic, partition, ASK_LIMIT) {
+            Err(error) if begun.elapsed() > ASK_LIMIT => return Err(error.into()),
+            Err(_) => std::thread::sleep(RETRY),
+            Ok(found) => return Ok(found),
+        }
+    }
+}
+
 impl Topics {
     /// Reads all topics whose names begin with `prefix`, up to what they hold now.
     ///
@@ -115,7 +129,7 @@ impl Topics {
         {
             partitions.insert(topic.name().to_owned(), topic.partitions().len());
             for partition in topic.partitions() {
-                let (low, high) = consumer.fetch_watermarks(topic.name(), partition.id(), ASK_LIMIT)?;
+                let (low, high) = watermarks(&consumer, topic.name(), partition.id())?;
                 if high > low {
                     ends.insert((topic.name().to_owned(), partition.id()), high);
                     list.add_partition_offset(topic.name(), partition.id(), Offset::Beginning)?;
