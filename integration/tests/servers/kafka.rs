@@ -256,13 +256,22 @@ fn files() {
     assert_eq!(flow.topics().messages.len(), messages);
 }
 
+/// Waits for the next moment at which messages are handed over and not confirmed; whether it came.
+fn in_flight(port: u16) -> bool {
+    wait_until("messages in flight", FLIGHT_LIMIT, || {
+        Ok(metric(port, "weir_kafka_in_flight_bytes", "test").is_some_and(|bytes| bytes > 0.0))
+    })
+    .is_ok()
+}
+
+fn metrics(port: u16) -> String {
+    format!("[metrics]\nlisten = \"127.0.0.1:{port}\"\n")
+}
+
 /// Kills it; returns whether that was with messages on their way: handed over and not confirmed, or not even there.
 fn kill_on_the_way(flow: &Flow, running: Running, port: u16, from: &mut Client) -> bool {
     let sql = format!("SELECT IFNULL(SUM(n), 0) FROM {}.beat", flow.names.main);
-    // The next moment at which some are handed over and not confirmed.
-    let in_flight = wait_until("messages in flight", FLIGHT_LIMIT, || {
-        Ok(metric(port, "weir_kafka_in_flight_bytes", "test").is_some_and(|bytes| bytes > 0.0))
-    });
+    let in_flight = in_flight(port);
     let before = from.number(&sql).unwrap();
     assert!(running.kill().unwrap());
     // Read after the kill: what the source had before it is not all there.
@@ -270,14 +279,13 @@ fn kill_on_the_way(flow: &Flow, running: Running, port: u16, from: &mut Client) 
     let topics = Topics::read(flow.broker.address(), &beat).unwrap();
     let tables = topics.tables().unwrap();
     let arrived: u64 = tables.get(&beat).map_or(0, |table| table.sum("n"));
-    in_flight.is_ok() && before > arrived
+    in_flight && before > arrived
 }
 
 fn kill_weir(kind: Kind, seed: u64) {
     let _machine = crate::shared();
     let port = free_port().unwrap();
-    let metrics = format!("[metrics]\nlisten = \"127.0.0.1:{port}\"\n");
-    let flow = Flow::new(kind, Broker::get().unwrap(), &metrics);
+    let flow = Flow::new(kind, Broker::get().unwrap(), &metrics(port));
     flow.setup();
     let mut from = flow.client();
     let mut rng = Rng::new(seed);
@@ -325,7 +333,8 @@ fn the_broker_is_killed() {
         ..KafkaOptions::default()
     })
     .unwrap();
-    let flow = Flow::new(Kind::Mysql, broker, "");
+    let port = free_port().unwrap();
+    let flow = Flow::new(Kind::Mysql, broker, &metrics(port));
     flow.setup();
     let mut rng = Rng::new(63);
     // A broker that starts needs the machine too.
@@ -338,14 +347,21 @@ fn the_broker_is_killed() {
     };
     let load = Load::start(flow.source.uri(), &flow.names, &options).unwrap();
     let mut running = flow.feed.start(&[]).unwrap();
-    for kill in 0..KILLS {
+    let (mut counted, mut attempts) = (0, 0);
+    while counted < KILLS {
+        attempts += 1;
+        assert!(
+            attempts <= ATTEMPTS_MAX,
+            "only {counted} of {attempts} kills counted"
+        );
         std::thread::sleep(Duration::from_millis(300 + rng.below(RUN_MILLIS)));
+        counted += u32::from(in_flight(port));
         flow.broker
             .kill_and_start_again(Duration::from_millis(rng.below(500)))
             .unwrap();
         assert!(
             running.is_running().unwrap(),
-            "kill {kill}:\n{}",
+            "kill {attempts}:\n{}",
             running.trouble()
         );
     }
@@ -360,6 +376,7 @@ fn the_broker_is_killed() {
     .unwrap();
     caught_up(&flow.feed, running).unwrap();
     let repeats = flow.assert_equal(false);
+    println!("{counted} kills with messages in flight, {attempts} attempts");
     // The producer tells the broker what it has sent already.
     assert_eq!(repeats.messages, 0, "{repeats:?}");
 }
