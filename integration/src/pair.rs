@@ -55,11 +55,14 @@ impl Pair {
     ///
     /// # Errors
     /// When a server is not reachable.
-    pub fn of(source: TestServer, sink: TestServer) -> Result<Self> {
+    pub fn of(source: TestServer, mut sink: TestServer) -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let names = Names::new(&format!("e{}x{number}", std::process::id()));
         let start = start_position(&mut source.client()?)?;
+        if sink.process().is_err() {
+            forget_progress(&mut sink.client()?)?;
+        }
         Ok(Self {
             source,
             sink,
@@ -277,4 +280,10 @@ pub fn run_to_end(feed: &Changefeed) -> Result<()> {
         trouble(&last.stderr)
     );
     Ok(())
+}
+
+/// Removes the progress of earlier runs from a server that outlives the tests: it belongs to data folders that are
+/// gone.
+fn forget_progress(sink: &mut Client) -> Result<()> {
+    Ok(sink.run("DROP DATABASE IF EXISTS weir")?)
 }

@@ -6,6 +6,9 @@ use weir_integration::command::{RUN_LIMIT, Running};
 use weir_integration::output::Rows;
 use weir_integration::{Changefeed, Finished, Recording};
 
+/// A check asks for free disk as large as the quota: the machine of the tests need not have the default's 20 GiB.
+const SMALL_STORE: &str = "[store]\ndisk-quota = \"1GiB\"\n";
+
 fn run(arguments: &[&str]) -> Finished {
     let scratch = tempfile::tempdir().unwrap();
     Running::start(arguments, scratch.path())
@@ -65,10 +68,24 @@ fn binlog_cat_shows_values_only_when_asked() {
 #[test]
 fn check_passes_for_a_good_changefeed() {
     let recording = Recording::open("quickstart").unwrap();
-    let feed = Changefeed::to_files(&recording.folder, "").unwrap();
+    let feed = Changefeed::to_files(&recording.folder, SMALL_STORE).unwrap();
     let file = feed.file.to_string_lossy().into_owned();
     run(&["check", &file, "--output", "json"]).assert_ok();
     assert!(!feed.data.exists(), "a check leaves nothing behind");
+}
+
+#[test]
+fn check_fails_where_the_disk_is_smaller_than_the_quota() {
+    let recording = Recording::open("quickstart").unwrap();
+    let feed = Changefeed::to_files(&recording.folder, "[store]\ndisk-quota = \"1000TiB\"\n").unwrap();
+    let file = feed.file.to_string_lossy().into_owned();
+    let finished = run(&["check", &file]);
+    finished.assert_code(1);
+    assert!(
+        finished.stdout.contains("store.disk-quota"),
+        "{}",
+        finished.stdout
+    );
 }
 
 #[test]

@@ -21,6 +21,16 @@ pub struct Repeats {
 }
 
 impl Topics {
+    /// The same messages with their times counted in time that the sender ran, milliseconds: `runs` are its runs from
+    /// start to end, Unix milliseconds, in order. Time when nothing ran makes no repeat older.
+    #[must_use]
+    pub fn in_running_time(mut self, runs: &[(i64, i64)]) -> Self {
+        for message in &mut self.messages {
+            message.millis = running_millis(message.millis, runs);
+        }
+        self
+    }
+
     /// Checks the order of what arrived: all messages of a key are on one partition; the key of a message is that of
     /// its row; the sequence of states of a key goes on without a gap, and goes back only as a replay that ends where
     /// it was.
@@ -57,6 +67,12 @@ impl Topics {
         }
         Ok(repeats)
     }
+}
+
+fn running_millis(at: i64, runs: &[(i64, i64)]) -> i64 {
+    runs.iter()
+        .map(|(start, end)| at.clamp(*start, *end) - start)
+        .sum()
 }
 
 fn check_key(message: &Message, key: &str) -> Result<()> {
@@ -132,6 +148,16 @@ mod tests {
         };
         let states: Vec<State> = numbers.iter().zip(0..).map(state).collect();
         check_lane(&states)
+    }
+
+    #[test]
+    fn time_between_runs_does_not_count() {
+        let runs = [(100, 150), (1_000, 1_500)];
+        let at = |millis| running_millis(millis, &runs);
+        assert_eq!(
+            (at(0), at(120), at(500), at(1_100), at(9_000)),
+            (0, 20, 50, 150, 550)
+        );
     }
 
     #[test]

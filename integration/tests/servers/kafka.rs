@@ -20,12 +20,11 @@ const RUN_MILLIS: u64 = 1_200;
 /// Kills that must have found messages on their way.
 const KILLS: u32 = 20;
 const ATTEMPTS_MAX: u32 = 120;
-/// Every second run is that much longer, so that it saves progress: once a second.
-const LONGER_MILLIS: u64 = 1_500;
 /// How long a kill waits for messages in flight.
 const FLIGHT_LIMIT: Duration = Duration::from_millis(500);
-/// The bound that the documentation gives for what comes twice after a crash: the memory quota. That in time is longer
-/// than a run here.
+/// The bounds that the documentation gives for what comes twice after a crash: in time that Weir ran, and the memory
+/// quota.
+const REPLAY_AGE_MILLIS_MAX: i64 = 10_000;
 const REPLAY_BYTES_MAX: usize = 64 << 20;
 
 /// A source with the load's tables, a broker, and a changefeed between them.
@@ -268,18 +267,20 @@ fn metrics(port: u16) -> String {
     format!("[metrics]\nlisten = \"127.0.0.1:{port}\"\n")
 }
 
-/// Kills it; returns whether that was with messages on their way: handed over and not confirmed, or not even there.
-fn kill_on_the_way(flow: &Flow, running: Running, port: u16, from: &mut Client) -> bool {
+/// Kills it; returns whether that was with messages on their way: handed over and not confirmed, or not even there; and
+/// when it was, Unix milliseconds.
+fn kill_on_the_way(flow: &Flow, running: Running, port: u16, from: &mut Client) -> (bool, i64) {
     let sql = format!("SELECT IFNULL(SUM(n), 0) FROM {}.beat", flow.names.main);
     let in_flight = in_flight(port);
     let before = from.number(&sql).unwrap();
     assert!(running.kill().unwrap());
+    let killed = unix_millis();
     // Read after the kill: what the source had before it is not all there.
     let beat = format!("{}.beat", flow.names.main);
     let topics = Topics::read(flow.broker.address(), &beat).unwrap();
     let tables = topics.tables().unwrap();
     let arrived: u64 = tables.get(&beat).map_or(0, |table| table.sum("n"));
-    in_flight && before > arrived
+    (in_flight && before > arrived, killed)
 }
 
 fn kill_weir(kind: Kind, seed: u64) {
@@ -290,7 +291,7 @@ fn kill_weir(kind: Kind, seed: u64) {
     let mut from = flow.client();
     let mut rng = Rng::new(seed);
     let load = flow.load(seed, false);
-    let (mut counted, mut attempts) = (0, 0);
+    let (mut counted, mut attempts, mut runs) = (0, 0, Vec::new());
     while counted < KILLS {
         attempts += 1;
         assert!(
@@ -298,21 +299,30 @@ fn kill_weir(kind: Kind, seed: u64) {
             "only {counted} of {attempts} kills counted"
         );
         let mut running = flow.feed.start(&[]).unwrap();
-        let longer = if attempts % 2 == 0 { LONGER_MILLIS } else { 0 };
-        std::thread::sleep(Duration::from_millis(200 + longer + rng.below(RUN_MILLIS)));
+        let started = unix_millis();
+        std::thread::sleep(Duration::from_millis(200 + rng.below(RUN_MILLIS)));
         assert!(running.is_running().unwrap(), "{}", running.trouble());
-        counted += u32::from(kill_on_the_way(&flow, running, port, &mut from));
+        let (on_the_way, killed) = kill_on_the_way(&flow, running, port, &mut from);
+        counted += u32::from(on_the_way);
+        runs.push((started, killed));
     }
     load.stop().unwrap();
+    let started = unix_millis();
     run_to_end(&flow.feed).unwrap();
-    let repeats = flow.assert_equal(false);
+    runs.push((started, unix_millis()));
+    flow.assert_equal(false);
+    let repeats = flow.topics().in_running_time(&runs).check_order().unwrap();
+    println!("in running time: {repeats:?}");
     println!("{kind:?}: {counted} kills with messages on their way, {attempts} attempts");
     assert!(repeats.messages > 0, "no kill left anything unconfirmed");
     assert!(repeats.steps_back <= attempts as usize, "{repeats:?}");
-    assert!(
-        repeats.bytes <= REPLAY_BYTES_MAX * attempts as usize,
-        "{repeats:?}"
-    );
+    assert!(repeats.age_millis <= REPLAY_AGE_MILLIS_MAX, "{repeats:?}");
+    assert!(repeats.bytes <= REPLAY_BYTES_MAX, "{repeats:?} in all");
+}
+
+fn unix_millis() -> i64 {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap();
+    i64::try_from(since.as_millis()).unwrap()
 }
 
 #[test]

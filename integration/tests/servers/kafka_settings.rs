@@ -377,7 +377,9 @@ fn more_partitions_are_refused_or_flushed() {
 fn a_check_makes_no_topics() {
     let _machine = crate::shared();
     let small = Small::new("check");
-    let feed = small.feed("");
+    // Disk that any machine has: a check asks for as much as the quota.
+    let store = "[store]\ndisk-quota = \"1GiB\"\n";
+    let feed = small.feed(store);
     let check = |feed: &Changefeed| {
         let arguments = [
             std::ffi::OsStr::new("check"),
@@ -396,7 +398,7 @@ fn a_check_makes_no_topics() {
         finished.stdout
     );
     assert!(small.topics().partitions.is_empty());
-    let feed = small.feed("create-topics = false\n");
+    let feed = small.feed(&format!("create-topics = false\n{store}"));
     let finished = check(&feed);
     assert_eq!(finished.code(), 1, "{}", finished.stdout);
     assert!(finished.stdout.contains("does not exist"), "{}", finished.stdout);

@@ -10,6 +10,10 @@ use super::registry::Registry;
 
 /// Least time between two saves, milliseconds. Each one is an fsync.
 pub const SAVE_INTERVAL_MS: u64 = 1_000;
+/// The same right after the first save. From there the interval grows by half of the time since that save: a process
+/// that lives for T milliseconds loses about a third of its progress at most, so that one that crashes in its first
+/// second, again and again, still gets on.
+pub const SAVE_INTERVAL_FIRST_MS: u64 = 100;
 
 /// Saved progress as keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,7 +67,8 @@ pub(super) struct SavePolicy {
     saved: SavedKeys,
     in_flight: Option<SaveProgress>,
     next_seq: u64,
-    last_ms: Option<u64>,
+    /// When the first and the last save were made.
+    made_ms: Option<(u64, u64)>,
 }
 
 impl SavePolicy {
@@ -72,7 +77,7 @@ impl SavePolicy {
             saved,
             in_flight: None,
             next_seq: 1,
-            last_ms: None,
+            made_ms: None,
         }
     }
 
@@ -83,15 +88,17 @@ impl SavePolicy {
     /// A save if one is due and anything has changed. `force` skips the interval, not
     /// the save under way.
     pub(super) fn next(&mut self, registry: &Registry, now_ms: u64, force: bool) -> Option<SaveProgress> {
-        let due = self
-            .last_ms
-            .is_none_or(|last| now_ms.saturating_sub(last) >= SAVE_INTERVAL_MS);
+        let due = self.made_ms.is_none_or(|(first, last)| {
+            let grown = SAVE_INTERVAL_FIRST_MS + last.saturating_sub(first) / 2;
+            now_ms.saturating_sub(last) >= grown.min(SAVE_INTERVAL_MS)
+        });
         if self.in_flight.is_some() || !(due || force) {
             return None;
         }
         let update = self.diff(registry)?;
         self.next_seq += 1;
-        self.last_ms = Some(now_ms);
+        let first = self.made_ms.map_or(now_ms, |(first, _)| first);
+        self.made_ms = Some((first, now_ms));
         self.in_flight = Some(update.clone());
         Some(update)
     }

@@ -12,7 +12,7 @@ use weir_protocol::dispatcher::BarrierStep;
 use weir_types::{CommitTs, DdlEvent, DdlKind, DispatcherId, ErrorClass, ErrorReport, OrderKey, TableName};
 
 use super::core::{Effect, MaintainerConfig, MaintainerCore};
-use super::progress::{SAVE_INTERVAL_MS, SavedKeys};
+use super::progress::{SAVE_INTERVAL_FIRST_MS, SAVE_INTERVAL_MS, SavedKeys};
 
 const SCHEMA: DispatcherId = DispatcherId::SCHEMA;
 
@@ -318,7 +318,11 @@ fn saves_are_spaced_and_gc_follows_them() {
     assert_eq!(rig.saved(), ["gc 10"]);
     assert_eq!(rig.tick(1), ["save 1 changed 0 removed"], "only what moved");
     assert_eq!(rig.saved(), ["gc 10"]);
+    rig.now_ms += 10 * SAVE_INTERVAL_MS;
     rig.beat(1, key(21), 21);
+    assert_eq!(rig.tick(0), ["save 1 changed 0 removed"]);
+    rig.saved();
+    rig.beat(1, key(22), 22);
     assert_eq!(rig.tick(SAVE_INTERVAL_MS - 1), [""; 0]);
     assert_eq!(rig.tick(1), ["save 1 changed 0 removed"]);
     assert_eq!(
@@ -326,6 +330,26 @@ fn saves_are_spaced_and_gc_follows_them() {
         [""; 0],
         "another save"
     );
+}
+
+/// What a process of any life saves: all but the last third of its time, and the first interval.
+#[test]
+fn a_short_life_saves_too() {
+    let (mut rig, _) = Rig::new(&["a"]);
+    rig.saved();
+    let mut last = 0;
+    for now in 1..=5_000 {
+        rig.beat(1, key(20 + now), 20 + now);
+        if !rig.tick(1).is_empty() {
+            rig.saved();
+            last = now;
+        }
+        let lost = now - last;
+        assert!(
+            lost <= SAVE_INTERVAL_FIRST_MS + now / 3 && lost <= SAVE_INTERVAL_MS,
+            "{lost} of {now} ms"
+        );
+    }
 }
 
 #[test]
