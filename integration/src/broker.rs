@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use weir_test_servers::{Kafka, KafkaOptions, cache_dir, free_port, kafka_tool, target_dir};
+use weir_test_servers::{FirstNode, Kafka, KafkaOptions, cache_dir, free_port, kafka_tool, target_dir};
 
 /// Where the environment names a broker.
 const VARIABLE: &str = "WEIR_TEST_KAFKA";
@@ -76,6 +76,18 @@ impl Broker {
             options,
             dir,
         })))
+    }
+
+    /// A second broker of this one's cluster.
+    ///
+    /// # Errors
+    /// When this one is not ours, or the second does not start.
+    pub fn second(&self) -> Result<Self> {
+        let own = self.private()?;
+        Self::own(KafkaOptions {
+            joins: Some(FirstNode::of(&own.dir.path().join("k"), own.controller_port)?),
+            ..KafkaOptions::default()
+        })
     }
 
     fn of(own: Arc<Own>) -> Self {

@@ -132,6 +132,23 @@ pub enum KafkaSinkError {
     Stopping,
 }
 
+impl KafkaSinkError {
+    /// Whether a question about a topic may have an answer later.
+    pub(crate) const fn is_passing(&self) -> bool {
+        // The cluster has answered before: a login that is refused now may be a broker that
+        // has not read its users yet.
+        matches!(
+            self,
+            Self::Unavailable { .. } | Self::Unreachable { .. } | Self::Login { .. } | Self::Tls { .. }
+        )
+    }
+
+    /// Whether no question about another topic has an answer now either.
+    pub(crate) const fn is_silence(&self) -> bool {
+        self.is_passing() && !matches!(self, Self::Unavailable { .. })
+    }
+}
+
 impl From<KafkaSinkError> for SinkError {
     fn from(error: KafkaSinkError) -> Self {
         match error {

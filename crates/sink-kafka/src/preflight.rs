@@ -151,7 +151,10 @@ fn settings(asker: &Asker, topics: &Found<'_>) -> Vec<Check> {
     let names: Vec<&str> = topics.iter().map(|(name, _)| *name).collect();
     let mut settings = Vec::with_capacity(names.len());
     for names in names.chunks(ASKED_AT_ONCE) {
-        match asker.settings(names) {
+        match asker
+            .settings(names)
+            .and_then(|some| some.into_iter().collect::<Result<Vec<_>>>())
+        {
             Ok(some) => settings.extend(some),
             Err(error) => {
                 return vec![check(

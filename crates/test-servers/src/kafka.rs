@@ -1,4 +1,4 @@
-//! Apache Kafka as one node in KRaft mode, from Maven Central.
+//! Apache Kafka in KRaft mode, from Maven Central: one node, or a second one that joins it.
 
 use std::fs::File;
 use std::net::TcpStream;
@@ -33,6 +33,33 @@ pub struct KafkaOptions {
     pub scram_users: Vec<(String, String)>,
     /// It is started often and has little to do: the machine is to spend less on its start.
     pub starts_often: bool,
+    /// The node of the cluster that it joins; a cluster of its own without.
+    pub joins: Option<FirstNode>,
+}
+
+/// The node that a second one joins: it alone is the controller.
+#[derive(Clone, Debug)]
+pub struct FirstNode {
+    /// Port of its controller on 127.0.0.1.
+    pub controller_port: u16,
+    /// Id of the cluster.
+    pub cluster_id: String,
+}
+
+impl FirstNode {
+    /// The broker that runs, or ran, in `dir`.
+    ///
+    /// # Errors
+    /// When it never ran there.
+    pub fn of(dir: &Path, controller_port: u16) -> Result<Self> {
+        let text = std::fs::read_to_string(dir.join("data").join("meta.properties"))
+            .with_context(|| format!("the cluster's id in {}", dir.display()))?;
+        let id = text.lines().find_map(|line| line.strip_prefix("cluster.id="));
+        Ok(Self {
+            controller_port,
+            cluster_id: id.context("a cluster id")?.to_owned(),
+        })
+    }
 }
 
 /// A running broker.
@@ -73,7 +100,10 @@ impl Kafka {
         let tool = |arguments: &[&str]| run_tool(&java, &libraries, "kafka.tools.StorageTool", arguments);
         let path = properties.to_string_lossy().into_owned();
         if !dir.join("data").exists() {
-            let id = tool(&["random-uuid"])?;
+            let id = match &options.joins {
+                Some(first) => first.cluster_id.clone(),
+                None => tool(&["random-uuid"])?,
+            };
             let id = id.lines().last().context("a cluster id")?;
             let mut arguments = vec!["format", "-t", id, "-c", &path, "--ignore-formatted"];
             let users: Vec<String> = options.scram_users.iter().flat_map(scram).collect();
@@ -181,10 +211,17 @@ fn configuration(dir: &Path, port: u16, controller_port: u16, options: &KafkaOpt
     };
     let listeners = more(&|name, port| format!(",{name}://127.0.0.1:{port}"));
     let protocols = more(&|name, _| format!(",{name}:{name}"));
+    let (roles, node, controller_port, own) = match &options.joins {
+        Some(first) => ("broker", 2, first.controller_port, String::new()),
+        None => {
+            let own = format!(",CONTROLLER://127.0.0.1:{controller_port}");
+            ("broker,controller", 1, controller_port, own)
+        }
+    };
     let usual = format!(
-        "process.roles=broker,controller\nnode.id=1\n\
+        "process.roles={roles}\nnode.id={node}\n\
          controller.quorum.voters=1@127.0.0.1:{controller_port}\n\
-         listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}{listeners}\n\
+         listeners=PLAINTEXT://127.0.0.1:{port}{own}{listeners}\n\
          advertised.listeners=PLAINTEXT://127.0.0.1:{port}{listeners}\n\
          controller.listener.names=CONTROLLER\n\
          listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}\n\

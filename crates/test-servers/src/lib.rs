@@ -12,5 +12,5 @@ mod server;
 pub use apt::install as apt_install;
 pub use cache::{cache_dir, copy_folder, free_port, is_root, target_dir, workspace_root};
 pub use install::{Install, Kind};
-pub use kafka::{Kafka, KafkaOptions, kafka_tool};
+pub use kafka::{FirstNode, Kafka, KafkaOptions, kafka_tool};
 pub use server::{ROOT_PASSWORD, Server};

@@ -215,6 +215,25 @@ fn rights_that_are_taken_away() {
     bench.equal(&["broken", "fine"]).unwrap();
 }
 
+/// Topics are made many at once; one that may not be made is the trouble of its table.
+#[test]
+fn a_topic_that_may_not_be_made() {
+    let _machine = crate::shared();
+    let mut bench = Bench::new("made");
+    let schema = bench.schema.clone();
+    bench
+        .guarded
+        .grant(&schema, &["Write", "Describe", "DescribeConfigs"]);
+    bench.guarded.grant(&format!("{schema}.fine"), &["Create"]);
+    let mut running = bench.feed.start(&[]).unwrap();
+    bench.only_broken_stops(&mut running, "WEIR-KFK-007");
+    running.signal("TERM").unwrap();
+    running.finish(LIMIT).unwrap();
+    bench.guarded.grant(&schema, &["Create"]);
+    run_to_end(&bench.feed).unwrap();
+    bench.equal(&["broken", "fine"]).unwrap();
+}
+
 /// What was in the topic is lost with it; what had not arrived comes into the new one.
 #[test]
 fn a_topic_that_is_deleted() {

@@ -12,6 +12,7 @@ mod crash_in_ddl;
 mod end_to_end;
 mod harness;
 mod kafka;
+mod kafka_leader;
 mod kafka_settings;
 mod kafka_trouble;
 mod locked_table;

@@ -1,7 +1,8 @@
 //! Questions about topics. Each is bounded in time.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rdkafka::admin::{
@@ -179,18 +180,61 @@ impl Asker {
         }))
     }
 
-    /// What messages to a topic need; makes it if it is missing and that is configured.
-    pub(crate) fn topic(&self, name: &str) -> Result<TopicInfo> {
-        let partitions = match self.layout(name)? {
-            Some(layout) => layout.partitions,
-            None => self.make(name)?,
-        };
-        let settings = self.settings(&[name])?;
-        let limit = settings.first().and_then(|settings| settings.message_max_bytes);
-        Ok(TopicInfo {
-            partitions,
-            message_max_bytes: limit.unwrap_or(MESSAGE_MAX_BYTES_DEFAULT),
-        })
+    /// What messages to topics need, in their order; makes those that are missing if that is
+    /// configured. Many at once, since making one takes a cluster as long as making many.
+    ///
+    /// # Errors
+    /// The cluster does not answer. What is wrong with one topic is in its place.
+    pub(crate) fn topics(&self, names: &[Arc<str>]) -> Result<Vec<Result<TopicInfo>>> {
+        let mut found = Vec::with_capacity(names.len());
+        for name in names {
+            found.push(self.layout_or_silence(name)?);
+        }
+        let missing: Vec<&str> = names
+            .iter()
+            .zip(&found)
+            .filter(|(_, layout)| matches!(layout, Ok(None)))
+            .map(|(name, _)| &**name)
+            .collect();
+        let mut made = self.create_all(&missing, false)?.into_iter();
+        let mut partitions = Vec::with_capacity(names.len());
+        for (name, layout) in names.iter().zip(found) {
+            partitions.push(match layout {
+                Ok(Some(layout)) => Ok(layout.partitions),
+                Ok(None) => match made.next() {
+                    Some(Err(error)) => Err(error),
+                    _ => self.wait_shown(name),
+                },
+                Err(error) => Err(error),
+            });
+        }
+        let whole: Vec<&str> = names
+            .iter()
+            .zip(&partitions)
+            .filter(|(_, partitions)| partitions.is_ok())
+            .map(|(name, _)| &**name)
+            .collect();
+        let mut settings = self.settings(&whole)?.into_iter();
+        Ok(partitions
+            .into_iter()
+            .map(|partitions| {
+                let partitions = partitions?;
+                let settings = settings.next().unwrap_or_else(|| Ok(TopicSettings::default()))?;
+                let limit = settings.message_max_bytes;
+                Ok(TopicInfo {
+                    partitions,
+                    message_max_bytes: limit.unwrap_or(MESSAGE_MAX_BYTES_DEFAULT),
+                })
+            })
+            .collect())
+    }
+
+    /// The same as `layout`, where an error that all topics would have is the outer one.
+    fn layout_or_silence(&self, name: &str) -> Result<Result<Option<TopicLayout>>> {
+        match self.layout(name) {
+            Err(error) if error.is_silence() => Err(error),
+            answer => Ok(answer),
+        }
     }
 
     fn options(&self) -> AdminOptions {
@@ -199,9 +243,8 @@ impl Asker {
             .operation_timeout(Some(self.config.request_timeout))
     }
 
-    /// Makes a topic and waits until it shows.
-    fn make(&self, name: &str) -> Result<u32> {
-        self.create(name, false)?;
+    /// Waits until a topic that was made shows; its partitions.
+    fn wait_shown(&self, name: &str) -> Result<u32> {
         tracing::info!(topic = name, "topic created");
         let begun = Instant::now();
         loop {
@@ -221,36 +264,50 @@ impl Asker {
 
     /// Makes a topic, or only asks whether it could be made.
     pub(crate) fn create(&self, name: &str, only_asks: bool) -> Result<()> {
+        let made = self.create_all(&[name], only_asks)?;
+        made.into_iter().collect()
+    }
+
+    /// Makes topics, or only asks whether they could be made; what became of each, in their
+    /// order.
+    fn create_all(&self, names: &[&str], only_asks: bool) -> Result<Vec<Result<()>>> {
         let Some(wanted) = self.config.create_topics else {
-            return Err(KafkaSinkError::TopicMissing {
-                topic: name.to_owned(),
-            });
+            let missing = |name: &&str| {
+                Err(KafkaSinkError::TopicMissing {
+                    topic: (*name).to_owned(),
+                })
+            };
+            return Ok(names.iter().map(missing).collect());
         };
-        let partitions = i32::try_from(wanted.partitions).unwrap_or(i32::MAX);
-        let replication = wanted.replication_factor.map_or(-1, i32::from);
-        let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(replication));
-        let options = self.options().validate_only(only_asks);
-        let made = self.administer(|admin| self.runtime.block_on(admin.create_topics([&topic], &options)))?;
-        for result in made {
-            match result {
-                Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
-                Err((_, code)) if is_passing(code) => {
-                    return Err(unavailable(code));
-                }
-                Err((_, code)) => {
-                    return Err(KafkaSinkError::TopicNotCreated {
-                        topic: name.to_owned(),
-                        partitions: wanted.partitions,
-                        replication: wanted.replication_factor.map_or_else(
-                            || "the cluster's own replication".to_owned(),
-                            |factor| format!("{factor} replicas"),
-                        ),
-                        reason: code.to_string(),
-                    });
-                }
-            }
+        if names.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(())
+        let partitions = i32::try_from(wanted.partitions).unwrap_or(i32::MAX);
+        let replicas = wanted.replication_factor.map_or(-1, i32::from);
+        let topics: Vec<_> = names
+            .iter()
+            .map(|name| NewTopic::new(name, partitions, TopicReplication::Fixed(replicas)))
+            .collect();
+        let options = self.options().validate_only(only_asks);
+        let made = self.administer(|admin| self.runtime.block_on(admin.create_topics(&topics, &options)))?;
+        let mut codes: HashMap<String, RDKafkaErrorCode> =
+            made.into_iter().filter_map(std::result::Result::err).collect();
+        Ok(names
+            .iter()
+            .map(|name| match codes.remove(*name) {
+                None | Some(RDKafkaErrorCode::TopicAlreadyExists) => Ok(()),
+                Some(code) if is_passing(code) => Err(unavailable(code)),
+                Some(code) => Err(KafkaSinkError::TopicNotCreated {
+                    topic: (*name).to_owned(),
+                    partitions: wanted.partitions,
+                    replication: wanted.replication_factor.map_or_else(
+                        || "the cluster's own replication".to_owned(),
+                        |factor| format!("{factor} replicas"),
+                    ),
+                    reason: code.to_string(),
+                }),
+            })
+            .collect())
     }
 
     /// Does something with the client for administration.
@@ -269,9 +326,15 @@ impl Asker {
     }
 
     /// Settings of topics, in their order.
-    pub(crate) fn settings(&self, names: &[&str]) -> Result<Vec<TopicSettings>> {
+    ///
+    /// # Errors
+    /// The cluster does not answer. What has no answer yet for one topic is in its place.
+    pub(crate) fn settings(&self, names: &[&str]) -> Result<Vec<Result<TopicSettings>>> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
         let resources: Vec<_> = names.iter().map(|name| ResourceSpecifier::Topic(name)).collect();
-        let none = || vec![TopicSettings::default(); names.len()];
+        let none = || vec![Ok(TopicSettings::default()); names.len()];
         if self.unanswered.load(Ordering::Relaxed) >= UNANSWERED_MAX {
             return Ok(none());
         }
@@ -293,14 +356,14 @@ impl Asker {
         let mut settings = Vec::with_capacity(names.len());
         for answer in asked {
             settings.push(match answer {
-                Ok(found) => TopicSettings {
+                Ok(found) => Ok(TopicSettings {
                     message_max_bytes: setting(&found, "max.message.bytes"),
                     min_insync: setting(&found, "min.insync.replicas"),
-                },
-                Err(code) if is_passing(code) => return Err(unavailable(code)),
+                }),
+                Err(code) if is_passing(code) => Err(unavailable(code)),
                 Err(code) => {
                     self.tell(&code);
-                    TopicSettings::default()
+                    Ok(TopicSettings::default())
                 }
             });
         }

@@ -23,6 +23,9 @@ const RETRY_MAX: Duration = Duration::from_secs(2);
 /// Topics whose settings are asked for at once.
 const ASKED_AT_ONCE: usize = 500;
 
+/// Topics that are made at once.
+const MADE_AT_ONCE: usize = 100;
+
 type Call = Box<dyn FnOnce() + Send>;
 
 enum Entry {
@@ -172,24 +175,6 @@ impl Drop for Cluster {
     }
 }
 
-/// Whether there may be an answer later.
-const fn is_passing(error: &KafkaSinkError) -> bool {
-    // The cluster has answered before: a login that is refused now may be a broker that
-    // has not read its users yet.
-    matches!(
-        error,
-        KafkaSinkError::Unavailable { .. }
-            | KafkaSinkError::Unreachable { .. }
-            | KafkaSinkError::Login { .. }
-            | KafkaSinkError::Tls { .. }
-    )
-}
-
-/// Whether no other topic has an answer now either.
-const fn is_silence(error: &KafkaSinkError) -> bool {
-    is_passing(error) && !matches!(error, KafkaSinkError::Unavailable { .. })
-}
-
 fn run(inner: &Weak<Inner>, asker: &Asker) {
     let mut refreshed = Instant::now();
     let mut wait = RETRY_MIN;
@@ -226,11 +211,19 @@ fn run(inner: &Weak<Inner>, asker: &Asker) {
 /// Asks for the topics that someone waits for; the last that has no answer yet.
 fn ask(inner: &Inner, asker: &Asker) -> std::result::Result<(), (Arc<str>, KafkaSinkError)> {
     let mut passing = Ok(());
-    for name in inner.asked() {
-        match asker.topic(&name) {
-            Err(error) if is_silence(&error) => return Err((name, error)),
-            Err(error) if is_passing(&error) => passing = Err((name, error)),
-            answer => inner.set(&name, answer),
+    for names in inner.asked().chunks(MADE_AT_ONCE) {
+        let answers = match asker.topics(names) {
+            Ok(answers) => answers,
+            Err(error) => {
+                let first = names.first().map_or_else(|| Arc::from(""), Arc::clone);
+                return Err((first, error));
+            }
+        };
+        for (name, answer) in names.iter().zip(answers) {
+            match answer {
+                Err(error) if error.is_passing() => passing = Err((Arc::clone(name), error)),
+                answer => inner.set(name, answer),
+            }
         }
     }
     passing
@@ -244,14 +237,15 @@ fn refresh(inner: &Inner, asker: &Asker) {
         for (name, known) in topics {
             partitions.push(match asker.layout(name) {
                 Ok(layout) => layout.map_or(known.partitions, |layout| layout.partitions),
-                Err(error) if is_silence(&error) => return,
+                Err(error) if error.is_silence() => return,
                 Err(_) => known.partitions,
             });
         }
         let names: Vec<&str> = topics.iter().map(|(name, _)| &**name).collect();
         let settings = asker.settings(&names).unwrap_or_default();
         for (at, ((name, known), partitions)) in topics.iter().zip(partitions).enumerate() {
-            let limit = settings.get(at).and_then(|settings| settings.message_max_bytes);
+            let settings = settings.get(at).and_then(|settings| settings.as_ref().ok());
+            let limit = settings.and_then(|settings| settings.message_max_bytes);
             let now = TopicInfo {
                 partitions,
                 message_max_bytes: limit.unwrap_or(known.message_max_bytes),
