@@ -128,7 +128,30 @@ fn every_stage_is_measured() {
         );
     }
     let (_, flow) = get(port, "/debug/flow").unwrap();
-    assert!(serde_json::from_str::<serde_json::Value>(&flow).is_ok(), "{flow}");
+    check_flow(&serde_json::from_str(&flow).unwrap());
     running.signal("TERM").unwrap();
     running.finish(LIMIT).unwrap().assert_ok();
+}
+
+/// The page holds the ledger, and for each table what it holds and what it has waited for.
+fn check_flow(page: &serde_json::Value) {
+    assert!(page["ledger"]["budget-bytes"].as_u64() > Some(0), "{page}");
+    let tables = page["tables-slowest"].as_array().unwrap();
+    assert!(!tables.is_empty(), "{page}");
+    for table in tables {
+        let (account, stream) = (&table["dispatcher"], &table["stream"]);
+        assert!(account["window-bytes"].as_u64() > Some(0), "{table}");
+        assert!(
+            account["held-bytes"].is_u64() && account["open-bytes"].is_u64(),
+            "{table}"
+        );
+        assert!(
+            stream["phase"].is_string() && stream["credit-bytes"].is_u64(),
+            "{table}"
+        );
+        for reason in ["not_ready", "no_credit", "barrier", "scan_slot"] {
+            assert!(stream["waited-ms"][reason].is_u64(), "{table}");
+        }
+        assert!(table["lag-ms"].is_u64(), "{table}");
+    }
 }

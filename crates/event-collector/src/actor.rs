@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Message, MessageResponse, Recipient};
+use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Message, Recipient};
 use weir_actor::{ExitGuard, post};
 use weir_protocol::collector::StreamMessages;
 use weir_protocol::dispatcher::{AddDispatcher, Deliver, RemoveDispatcher, ResumeStream};
@@ -13,7 +13,6 @@ use weir_protocol::sink::Released;
 use weir_types::{ChangefeedId, DispatcherId};
 
 use crate::core::{CollectorConfig, CollectorCore, Effect, TICK_MS};
-use crate::ledger::Lane;
 use crate::metrics::CollectorMetrics;
 
 /// The ways to the event service.
@@ -36,7 +35,7 @@ pub struct StopCollector;
 
 /// The event collector of one changefeed.
 pub struct EventCollector {
-    core: CollectorCore,
+    pub(crate) core: CollectorCore,
     service: ServiceLinks,
     dispatchers: HashMap<DispatcherId, Recipient<Deliver>>,
     metrics: CollectorMetrics,
@@ -169,51 +168,5 @@ impl Handler<StopCollector> for EventCollector {
         self.exit.mark_clean();
         self.dispatchers.clear();
         ctx.stop();
-    }
-}
-
-/// How the changefeed's byte ledger stands.
-#[derive(Clone, Copy, Debug, Message)]
-#[rtype(result = "FlowTotals")]
-pub struct GetFlow;
-
-/// Answer to `GetFlow`, bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, MessageResponse)]
-pub struct FlowTotals {
-    /// Memory for row events between the service and the sink.
-    pub budget_bytes: u64,
-    /// Credit that is granted and on the way.
-    pub open_bytes: u64,
-    /// Of older epochs.
-    pub closing_bytes: u64,
-    /// With dispatchers and the sink.
-    pub held_bytes: u64,
-    /// The row event in the reserved lane.
-    pub lane_bytes: u64,
-    /// Dispatchers.
-    pub dispatchers: usize,
-    /// Dispatchers that wait for budget.
-    pub waiting: usize,
-}
-
-impl Handler<GetFlow> for EventCollector {
-    type Result = FlowTotals;
-
-    fn handle(&mut self, _: GetFlow, _: &mut Self::Context) -> Self::Result {
-        let ledger = self.core.ledger();
-        let (open_bytes, closing_bytes, held_bytes) = ledger.totals();
-        let lane_bytes = match ledger.lane() {
-            Lane::Held(_, bytes) => bytes,
-            Lane::Free | Lane::Granted(_) => 0,
-        };
-        FlowTotals {
-            budget_bytes: ledger.budget(),
-            open_bytes,
-            closing_bytes,
-            held_bytes,
-            lane_bytes,
-            dispatchers: self.core.dispatchers(),
-            waiting: ledger.waiting(),
-        }
     }
 }

@@ -446,6 +446,11 @@ impl CollectorCore {
         self.streams.len()
     }
 
+    /// Dispatchers and what they cover.
+    pub(crate) fn spans(&self) -> impl Iterator<Item = (DispatcherId, &Span)> {
+        self.streams.iter().map(|(id, stream)| (*id, &stream.span))
+    }
+
     /// Epoch and last accepted key of a stream.
     pub fn accepted(&self, id: DispatcherId) -> Option<(Epoch, OrderKey)> {
         self.streams

@@ -49,7 +49,7 @@ struct ScanFinished(ScanDone);
 
 /// The event service.
 pub struct EventService {
-    core: ServiceCore,
+    pub(crate) core: ServiceCore,
     store: Arc<dyn StoreReader>,
     collector: Option<Recipient<StreamMessages>>,
     pool: Option<ScanPool>,
@@ -89,7 +89,7 @@ impl EventService {
         }
     }
 
-    fn now_ms(&self) -> u64 {
+    pub(crate) fn now_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 

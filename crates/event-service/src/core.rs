@@ -110,9 +110,13 @@ impl ServiceCore {
             if reset.epoch <= stream.epoch && !repeated {
                 return;
             }
-            self.waits.change(stream.wait, None);
+            self.waits.change(stream.waited.reason(), None);
         }
-        let stream = Stream::new(reset);
+        let before = self.streams.get(&reset.dispatcher);
+        let mut waited = before.map(|stream| stream.waited).unwrap_or_default();
+        waited.change(self.now_ms, None);
+        let mut stream = Stream::new(reset);
+        stream.waited = waited;
         self.streams.insert(reset.dispatcher, stream);
         self.set_wait(reset.dispatcher, Some(WaitReason::NotReady));
         self.repeat(reset.dispatcher, out);
@@ -174,7 +178,7 @@ impl ServiceCore {
         self.advance(now_ms);
         let known = self.streams.get(&remove.dispatcher);
         if let Some(stream) = known.filter(|stream| stream.epoch <= remove.epoch) {
-            self.waits.change(stream.wait, None);
+            self.waits.change(stream.waited.reason(), None);
             self.streams.remove(&remove.dispatcher);
         }
     }
@@ -182,7 +186,7 @@ impl ServiceCore {
     /// The collector was replaced as a whole: its streams are not wanted any more.
     pub fn remove_all(&mut self) {
         for stream in self.streams.values() {
-            self.waits.change(stream.wait, None);
+            self.waits.change(stream.waited.reason(), None);
         }
         self.streams.clear();
         self.ready.clear();
@@ -421,7 +425,8 @@ impl ServiceCore {
         }
         self.pass_due = false;
         self.passed_ms = self.now_ms;
-        let resting = |s: &Stream| matches!(s.phase, Phase::Resting) && s.wait != Some(WaitReason::NoCredit);
+        let resting =
+            |s: &Stream| matches!(s.phase, Phase::Resting) && s.waited.reason() != Some(WaitReason::NoCredit);
         let ids: Vec<_> = self
             .streams
             .iter()
@@ -436,10 +441,10 @@ impl ServiceCore {
 
     fn set_wait(&mut self, id: DispatcherId, wait: Option<WaitReason>) {
         if let Some(stream) = self.streams.get_mut(&id)
-            && stream.wait != wait
+            && stream.waited.reason() != wait
         {
-            self.waits.change(stream.wait, wait);
-            stream.wait = wait;
+            self.waits.change(stream.waited.reason(), wait);
+            stream.waited.change(self.now_ms, wait);
         }
     }
 
@@ -456,6 +461,10 @@ impl ServiceCore {
     /// Account of a stream.
     pub fn credit(&self, id: DispatcherId) -> Option<(Epoch, Credit)> {
         self.streams.get(&id).map(|stream| (stream.epoch, stream.credit))
+    }
+
+    pub(crate) fn stream(&self, id: DispatcherId) -> Option<&Stream> {
+        self.streams.get(&id)
     }
 
     /// Number of streams.

@@ -8,6 +8,7 @@ pub mod actor;
 pub mod core;
 mod counters;
 pub mod error;
+pub mod flow;
 mod merge;
 pub mod metrics;
 mod pool;
@@ -20,6 +21,7 @@ pub use crate::actor::{AttachCollector, EventService, EventServiceOptions, StopS
 pub use crate::core::{Effect, ServiceConfig, ServiceCore};
 pub use crate::counters::ServiceCounters;
 pub use crate::error::ServiceError;
+pub use crate::flow::{GetStreams, StreamFlow, StreamFlows};
 pub use crate::recent::RECENT_DDLS_MAX;
 pub use crate::scan::{DdlFilter, ScanDone, ScanJob};
 pub use crate::stream::Credit;

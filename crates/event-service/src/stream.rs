@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_protocol::service::{GrantCredit, Reset, Span};
 use weir_types::{CommitTs, DdlEvent, Epoch, ErrorReport, OrderKey, SeqNo};
 
-use crate::waits::WaitReason;
+use crate::waits::Waited;
 
 /// What the stream does.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct Stream {
     pub(crate) resolved_sent: CommitTs,
     pub(crate) returned_sent: u64,
     pub(crate) sent_ms: u64,
-    pub(crate) wait: Option<WaitReason>,
+    pub(crate) waited: Waited,
 }
 
 /// The account of one epoch. All sums since it began.
@@ -110,7 +110,7 @@ impl Stream {
             resolved_sent: CommitTs::ZERO,
             returned_sent: 0,
             sent_ms: 0,
-            wait: None,
+            waited: Waited::default(),
         }
     }
 

@@ -28,6 +28,40 @@ impl WaitReason {
     }
 }
 
+/// Waiting time of one stream, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waited {
+    sum_ms: [u64; WaitReason::ALL.len()],
+    since_ms: u64,
+    reason: Option<WaitReason>,
+}
+
+impl Waited {
+    /// Why it waits now.
+    pub const fn reason(&self) -> Option<WaitReason> {
+        self.reason
+    }
+
+    /// The reason is another one from now on.
+    pub const fn change(&mut self, now_ms: u64, reason: Option<WaitReason>) {
+        if let Some(before) = self.reason {
+            self.sum_ms[before as usize] += now_ms.saturating_sub(self.since_ms);
+        }
+        self.since_ms = now_ms;
+        self.reason = reason;
+    }
+
+    /// Milliseconds waited for a reason, the present wait included.
+    pub fn sum_ms(&self, now_ms: u64, reason: WaitReason) -> u64 {
+        let now = if self.reason == Some(reason) {
+            now_ms.saturating_sub(self.since_ms)
+        } else {
+            0
+        };
+        self.sum_ms[reason as usize] + now
+    }
+}
+
 /// Sums waiting time over all streams. Time is moved on from outside.
 #[derive(Clone, Debug, Default)]
 pub struct WaitClock {
@@ -73,6 +107,19 @@ impl WaitClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stream_sums_its_own_time() {
+        let mut waited = Waited::default();
+        waited.change(100, Some(WaitReason::NoCredit));
+        assert_eq!(waited.sum_ms(130, WaitReason::NoCredit), 30);
+        waited.change(150, Some(WaitReason::Barrier));
+        waited.change(160, None);
+        waited.change(200, Some(WaitReason::NoCredit));
+        assert_eq!(waited.sum_ms(205, WaitReason::NoCredit), 55);
+        assert_eq!(waited.sum_ms(205, WaitReason::Barrier), 10);
+        assert_eq!(waited.reason(), Some(WaitReason::NoCredit));
+    }
 
     #[test]
     fn time_counts_per_waiting_stream() {

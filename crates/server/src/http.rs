@@ -1,33 +1,62 @@
 //! The HTTP port of `weir run`: `GET /metrics` (Prometheus text format) and
-//! `GET /debug/flow` (the ledger as JSON).
+//! `GET /debug/flow` (the ledger and the slowest tables as JSON).
 
 use std::net::TcpListener;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
 use actix_web::{App, HttpResponse, HttpServer, web};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use tokio::sync::watch;
 
 use crate::error::ServerError;
 
 /// How often the recorder folds its histograms; between scrapes they would grow.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Text that `/debug/flow` serves; replaced by the pipeline about once a second.
-#[derive(Clone, Debug, Default)]
-pub struct FlowPage(Arc<Mutex<String>>);
+/// Longest time that a request for the page waits for a fresh one.
+const PAGE_LIMIT: Duration = Duration::from_secs(1);
+
+/// The page that `/debug/flow` serves. The pipeline renders it when somebody asks.
+#[derive(Clone, Debug)]
+pub struct FlowPage(Arc<Page>);
+
+#[derive(Debug)]
+struct Page {
+    json: watch::Sender<String>,
+    is_asked: AtomicBool,
+}
+
+impl Default for FlowPage {
+    fn default() -> Self {
+        Self(Arc::new(Page {
+            json: watch::channel(String::new()).0,
+            is_asked: AtomicBool::new(false),
+        }))
+    }
+}
 
 impl FlowPage {
-    /// Replaces the page.
-    pub fn set(&self, json: String) {
-        if let Ok(mut page) = self.0.lock() {
-            *page = json;
-        }
+    /// Whether somebody waits for a page.
+    pub fn is_asked(&self) -> bool {
+        self.0.is_asked.load(Ordering::Acquire)
     }
 
-    fn get(&self) -> String {
-        self.0.lock().map(|page| page.clone()).unwrap_or_default()
+    /// Replaces the page.
+    pub fn set(&self, json: String) {
+        self.0.is_asked.store(false, Ordering::Release);
+        self.0.json.send_replace(json);
+    }
+
+    /// A fresh page; the last one where the pipeline has no time for it.
+    async fn get(&self) -> String {
+        let mut pages = self.0.json.subscribe();
+        self.0.is_asked.store(true, Ordering::Release);
+        // Its outcome is the page: fresh, or not.
+        drop(tokio::time::timeout(PAGE_LIMIT, pages.changed()).await);
+        pages.borrow().clone()
     }
 }
 
@@ -81,8 +110,12 @@ pub fn serve(listen: &str, metrics: PrometheusHandle, flow: FlowPage) -> Result<
             .route(
                 "/debug/flow",
                 web::get().to(move || {
-                    let body = flow.get();
-                    async { HttpResponse::Ok().content_type("application/json").body(body) }
+                    let flow = flow.clone();
+                    async move {
+                        HttpResponse::Ok()
+                            .content_type("application/json")
+                            .body(flow.get().await)
+                    }
                 }),
             )
     })

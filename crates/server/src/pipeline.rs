@@ -40,7 +40,7 @@ pub(crate) struct Pipeline {
     missing: HashSet<&'static str>,
     source: Addr<BinlogReader>,
     store: Addr<StoreActor>,
-    service: Addr<EventService>,
+    pub(crate) service: Addr<EventService>,
     sink: Addr<SinkActor>,
     reader: Arc<LogReader>,
     // Kept for as long as the stages live; dropping them ends their threads.

@@ -375,15 +375,20 @@ impl Run {
             earlier.transactions,
         );
         self.progress.rows.store(rows, Ordering::Relaxed);
-        if !self.reporter.due(now_ms) {
+        let is_due = self.reporter.due(now_ms);
+        if is_due {
+            self.show_state();
+        }
+        if !is_due && !self.reporter.is_asked() {
             return;
         }
-        self.show_state();
         if let Ok(status) = pipeline.maintainer.send(GetStatus).await {
             self.tables = self.tables.max(status.tables.len() as u64);
-            self.reporter
-                .show(&status, self.state(), &pipeline.collector)
-                .await;
+            if self.reporter.is_asked() {
+                self.reporter
+                    .show(&status, self.state(), &pipeline.collector, &pipeline.service)
+                    .await;
+            }
         }
     }
 

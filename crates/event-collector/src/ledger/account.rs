@@ -60,6 +60,11 @@ impl Account {
         self.keep
     }
 
+    /// Most that it may have on the way by its own progress, bytes.
+    pub const fn window(&self) -> u64 {
+        self.window
+    }
+
     /// The dispatcher waits for budget.
     pub const fn is_waiting(&self) -> bool {
         self.waiting

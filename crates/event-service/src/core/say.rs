@@ -93,7 +93,9 @@ impl ServiceCore {
                 let (seq, report) = (stream.seq, report.clone());
                 self.send(id, seq, StreamBody::Failed(report), out);
             }
-            Phase::Resting if stream.wait == Some(WaitReason::NoCredit) => self.send_demand(id, out),
+            Phase::Resting if stream.waited.reason() == Some(WaitReason::NoCredit) => {
+                self.send_demand(id, out);
+            }
             Phase::Resting | Phase::Queued | Phase::Scanning | Phase::Barrier(_) => {
                 self.send_resolved(id, out);
             }
