@@ -147,10 +147,12 @@ pub trait StoreReader: Send + Sync + 'static {
     /// The token for a durable place: position before its transaction, its GTID, open
     /// XA groups. For a place at the end of a transaction (ordinal `u32::MAX`), or
     /// between two of them, the position is the one behind it and there is no GTID:
-    /// nothing of it is left to skip.
+    /// nothing of it is left to skip. For a place that is not in the store any more,
+    /// because all tables had passed it, there is neither; a table may still stand there
+    /// when it comes back to where its output ends, or when others were ahead of it.
     ///
     /// # Errors
-    /// The place is not in the store any more.
+    /// The store cannot be read.
     fn token(&self, key: OrderKey) -> Result<Token, StoreError>;
 
     /// Live bytes on disk (or in memory) per table, fragments included.

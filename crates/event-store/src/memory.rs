@@ -316,7 +316,7 @@ impl StoreReader for MemoryReader {
         let shown = read(&self.shared);
         let end = OrderKey::end_of(shown.base_ts);
         if shown.base_ts > CommitTs::ZERO && key < end {
-            return Err(StoreError::OutOfRange(format!("transaction {key}")));
+            return Ok(TokenWalk::new(shown.view.lineage, key, Checkpoint::default()).token());
         }
         let mut walk = TokenWalk::new(shown.view.lineage, key, shown.base.clone());
         for meta in &shown.metas {

@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::cache::{cache_dir, locked};
+
 /// Used when the machine's own apt sources name no mirror.
 const FALLBACK_MIRROR: &str = "http://deb.debian.org/debian";
 
@@ -105,18 +107,35 @@ pub(crate) fn unpack(dest: &Path, suite: &str, packages: &[&str]) -> Result<Path
     Ok(root)
 }
 
-/// Installs packages of the machine's own release; needs root.
+/// Installs a program from a package of the machine's own release where it is missing; needs root then. Whoever comes
+/// meanwhile, in this process or another, waits.
 ///
 /// # Errors
 /// When apt-get fails.
-pub fn install(packages: &[&str]) -> Result<()> {
-    eprintln!("installing {}", packages.join(" "));
+pub fn install(program: &str, package: &str) -> Result<()> {
+    let _lock = locked(&cache_dir()?, "apt")?;
+    if runs(program, "--version") {
+        return Ok(());
+    }
+    eprintln!("installing {package}");
     let here = std::env::temp_dir();
     apt(&[], &here, &["-qq", "update"])?;
-    let mut arguments = vec!["-qq", "-y", "--no-install-recommends", "install"];
-    arguments.extend(packages);
-    apt(&[], &here, &arguments)?;
+    apt(
+        &[],
+        &here,
+        &["-qq", "-y", "--no-install-recommends", "install", package],
+    )?;
     Ok(())
+}
+
+/// Whether a program is there and answers.
+pub(crate) fn runs(program: &str, argument: &str) -> bool {
+    Command::new(program)
+        .arg(argument)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
 }
 
 fn is_needed(name: &str) -> bool {

@@ -295,18 +295,9 @@ fn pom() -> String {
     )
 }
 
-fn runs(program: &str, argument: &str) -> bool {
-    Command::new(program)
-        .arg(argument)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
-}
-
 /// The machine's Java, or Debian's, unpacked privately.
 fn java(cache: &Path) -> Result<PathBuf> {
-    if runs("java", "-version") {
+    if apt::runs("java", "-version") {
         return Ok(PathBuf::from("java"));
     }
     let _lock = locked(cache, "java")?;
@@ -320,11 +311,11 @@ fn java(cache: &Path) -> Result<PathBuf> {
 
 /// The machine's Maven; installed where there is none and we may.
 fn maven() -> Result<PathBuf> {
-    if !runs("mvn", "-version") {
+    if !apt::runs("mvn", "--version") {
         if !is_root() {
             bail!("Kafka comes from Maven Central: install Maven (Debian package `maven`)");
         }
-        apt::install(&["maven"])?;
+        apt::install("mvn", "maven")?;
     }
     Ok(PathBuf::from("mvn"))
 }

@@ -14,7 +14,8 @@ pub struct Token {
     pub lineage: LineageId,
     /// Last durable place.
     pub key: OrderKey,
-    /// Position before the transaction of `key`; none before the first transaction.
+    /// Position before the transaction of `key`; none before the first transaction, and for a
+    /// place that the store does not hold any more.
     pub position: Option<SourcePosition>,
     /// GTID of the transaction of `key`, if it has one.
     pub gtid: Option<String>,

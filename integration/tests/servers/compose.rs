@@ -18,9 +18,7 @@ const SERVICES: [&str; 7] = [
 ];
 
 fn resolved(root: &Path) -> String {
-    if Command::new("docker-compose").arg("--version").output().is_err() {
-        apt_install(&["docker-compose"]).unwrap();
-    }
+    apt_install("docker-compose", "docker-compose").unwrap();
     let output = Command::new("docker-compose")
         .args(["-f", "docker-compose.yml", "config"])
         .current_dir(root)

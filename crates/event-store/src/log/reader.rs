@@ -167,9 +167,9 @@ impl LogReader {
         Ok(())
     }
 
-    /// State at the start of a token's walk and the batches to walk.
-    fn token_start(&self, key: OrderKey) -> Result<(Arc<Segment>, Option<FrameOf>, Vec<MetaRef>)> {
-        let out_of_range = || StoreError::OutOfRange(format!("transaction {key}"));
+    /// State at the start of a token's walk and the batches to walk; none for a place that
+    /// is gone.
+    fn token_start(&self, key: OrderKey) -> Result<Option<TokenStart>> {
         let (segment, open, next) = {
             let shown = self.shared.read();
             let whole = key.ordinal == u32::MAX;
@@ -179,7 +179,9 @@ impl LogReader {
                 let at = shown.segments.values().find(|s| s.data.base_ts == key.commit_ts);
                 at.filter(|_| whole)
             };
-            let slot = slot.or_else(exact).ok_or_else(out_of_range)?;
+            let Some(slot) = slot.or_else(exact) else {
+                return Ok(None);
+            };
             let number = slot.data.number;
             let next = shown
                 .segments
@@ -202,10 +204,10 @@ impl LogReader {
             && !adjacent
             && metas.last().is_none_or(|m| m.last < key.commit_ts)
         {
-            return Err(out_of_range());
+            return Ok(None);
         }
         let first = metas.first().filter(|m| m.before).map(|m| m.address);
-        Ok((segment, first, metas))
+        Ok(Some((segment, first, metas)))
     }
 
     fn meta(&self, segment: &Segment, at: FrameOf) -> Result<MetaBatch> {
@@ -221,6 +223,10 @@ impl LogReader {
 }
 
 type FrameOf = weir_segment::FrameAddress;
+
+/// Where a token's walk begins: the segment, the batch with the state before it if that is not
+/// the segment's own, and the batches to walk.
+type TokenStart = (Arc<Segment>, Option<FrameOf>, Vec<MetaRef>);
 
 /// The batches from the last state at or before `ts` to the one that holds `ts`.
 fn window(metas: &[MetaRef], ts: CommitTs) -> Vec<MetaRef> {
@@ -325,7 +331,9 @@ impl StoreReader for LogReader {
     }
 
     fn token(&self, key: OrderKey) -> Result<Token> {
-        let (segment, first, metas) = self.token_start(key)?;
+        let Some((segment, first, metas)) = self.token_start(key)? else {
+            return Ok(TokenWalk::new(self.lineage(), key, Checkpoint::default()).token());
+        };
         let mut start = None;
         if let Some(at) = first {
             start = self.meta(&segment, at)?.before;
