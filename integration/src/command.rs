@@ -279,12 +279,29 @@ impl Running {
     ///
     /// # Errors
     /// When the process cannot be looked at.
-    pub fn kill(mut self) -> Result<bool> {
+    pub fn kill(self) -> Result<bool> {
+        Ok(self.kill_with_peak()?.is_some())
+    }
+
+    /// The same; the largest resident size that was seen (`VmHWM`), bytes, unless it had ended by itself.
+    ///
+    /// # Errors
+    /// When the process cannot be looked at.
+    pub fn kill_with_peak(mut self) -> Result<Option<u64>> {
         let running = self.is_running()?;
         self.child.kill()?;
         let status = self.child.wait()?;
         // Ended by itself between the look and the kill: there is an exit code.
-        Ok(running && status.code().is_none())
+        Ok((running && status.code().is_none()).then_some(self.high_water_bytes))
+    }
+
+    /// The largest resident size that was seen (`VmHWM`), bytes.
+    ///
+    /// # Errors
+    /// When the process cannot be looked at.
+    pub fn peak_bytes(&mut self) -> Result<u64> {
+        self.is_running()?;
+        Ok(self.high_water_bytes)
     }
 
     /// Waits for the end, with an eye on memory.

@@ -16,7 +16,7 @@ use crate::servers::{End, TestServer, wait_until};
 /// Client number of the rows that [`Pair::lag`] writes.
 const PROBE: u32 = 1_000_000;
 /// Settings of every changefeed of the tests: little memory, so that limits are met.
-const SETTINGS: &str = "[flow-control]\nmemory-quota = \"64MiB\"\n";
+const QUOTA: &str = "64MiB";
 
 /// Two servers.
 #[derive(Debug)]
@@ -87,11 +87,23 @@ impl Pair {
         self.feed_by(self.source.uri(), self.sink.uri(), more)
     }
 
+    /// The same within another memory quota.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn feed_within(&self, quota: &str, more: &str) -> Result<Changefeed> {
+        self.feed_of(self.source.uri(), self.sink.uri(), quota, more)
+    }
+
     /// The same by way of other addresses, of proxies.
     ///
     /// # Errors
     /// When the file cannot be written.
     pub fn feed_by(&self, from: &str, to: &str, more: &str) -> Result<Changefeed> {
+        self.feed_of(from, to, QUOTA, more)
+    }
+
+    fn feed_of(&self, from: &str, to: &str, quota: &str, more: &str) -> Result<Changefeed> {
         let start = if from.starts_with("binlog-files:") {
             "start = \"earliest\""
         } else {
@@ -101,7 +113,10 @@ impl Pair {
             from,
             to,
             start,
-            &format!("{SETTINGS}{}{more}", filter(&self.names)),
+            &format!(
+                "[flow-control]\nmemory-quota = \"{quota}\"\n{}{more}",
+                filter(&self.names)
+            ),
         )
     }
 

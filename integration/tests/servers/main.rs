@@ -16,6 +16,7 @@ mod kafka_leader;
 mod kafka_settings;
 mod kafka_trouble;
 mod locked_table;
+mod many_tables;
 mod memory;
 mod minimal_metadata;
 mod network;
@@ -24,6 +25,7 @@ mod slow_table;
 mod source;
 mod there_before;
 mod tls;
+mod transactions;
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
