@@ -6,7 +6,7 @@ use weir_codec::CanalJson;
 use weir_filter::is_wanted;
 use weir_sink::contract::{Backend, SpanWaker, SpanWriter, WorkerContext};
 use weir_sink::{Result as SinkResult, SinkCounters, SpanTable};
-use weir_types::{DispatcherId, TableName};
+use weir_types::{Classified, DdlEvent, DispatcherId, TableName};
 
 use crate::client::{Cluster, Producers};
 use crate::config::KafkaSinkConfig;
@@ -88,6 +88,18 @@ impl Shared {
         if *told == TOLD_MAX {
             tracing::warn!("further messages that are too large are counted by the metric only");
         }
+    }
+
+    /// Tells of a statement that a topic does not get. The rows of its table meet the same
+    /// error, which stops that table; the others do not wait for it.
+    pub(crate) fn leave_out(&self, event: &DdlEvent, error: &KafkaSinkError) {
+        self.metrics.ddl_left_out();
+        tracing::warn!(
+            code = error.code(),
+            %error,
+            kind = ?event.kind,
+            "a statement is left out of a topic that cannot be written to"
+        );
     }
 
     /// A span has ended.

@@ -18,8 +18,8 @@ pub(crate) struct Place {
     pub(crate) target: TableName,
 }
 
-/// Topics of a DDL, each once.
-pub(crate) fn places(shared: &Shared, event: &DdlEvent) -> Result<Vec<Place>> {
+/// Topics of a DDL, each once. `leaves_out`: an error of one topic leaves the statement out of it.
+pub(crate) fn places(shared: &Shared, event: &DdlEvent, leaves_out: bool) -> Result<Vec<Place>> {
     let router = &shared.config.router;
     let mut places: Vec<Place> = Vec::new();
     for name in event.writes.iter().filter(|name| shared.wants(name)) {
@@ -29,8 +29,14 @@ pub(crate) fn places(shared: &Shared, event: &DdlEvent) -> Result<Vec<Place>> {
         } else {
             router.route(name)
         };
-        let Some(topic) = shared.names.ddl_topic(&target)? else {
-            continue;
+        let topic = match shared.names.ddl_topic(&target) {
+            Ok(Some(topic)) => topic,
+            Ok(None) => continue,
+            Err(error) if leaves_out => {
+                shared.leave_out(event, &error);
+                continue;
+            }
+            Err(error) => return Err(error),
         };
         if places.iter().all(|place| place.topic != topic) {
             places.push(Place { topic, target });

@@ -205,7 +205,8 @@ impl Classified for KafkaSinkError {
             Self::Unavailable { .. } | Self::Producer { .. } => "nothing: it is tried again from the last checkpoint",
             Self::TopicMissing { .. } => "create the topic, or switch `sink.kafka.create-topics` on",
             Self::TopicNotCreated { .. } => {
-                "create the topic yourself, or correct `sink.kafka.partitions` and `sink.kafka.replication-factor`"
+                "create the topic yourself, correct `sink.kafka.partitions` and `sink.kafka.replication-factor`, or \
+                 route the table to another name: Kafka takes no two that differ only in `.` and `_`"
             }
             Self::TopicName { .. } => "choose another name in `sink.kafka.topic`, or route the table",
             Self::TopicShared { .. } => "route the tables apart, or name one topic for both in `sink.kafka.topic`",

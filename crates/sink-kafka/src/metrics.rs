@@ -11,6 +11,8 @@ pub const DELIVERED: &str = "weir_kafka_messages_delivered_total";
 pub const FAILED: &str = "weir_kafka_messages_failed_total";
 /// Messages that were larger than their topic takes, by what became of them.
 pub const TOO_LARGE: &str = "weir_kafka_messages_too_large_total";
+/// Statements that were left out of a topic that cannot be written to.
+pub const DDL_LEFT_OUT: &str = "weir_kafka_ddl_left_out_total";
 /// Bytes of messages that are under way.
 pub const IN_FLIGHT_BYTES: &str = "weir_kafka_in_flight_bytes";
 /// Whether brokers can be reached.
@@ -29,6 +31,11 @@ pub fn describe() {
         Unit::Count,
         "messages larger than their topic takes, by what became of them"
     );
+    describe_counter!(
+        DDL_LEFT_OUT,
+        Unit::Count,
+        "statements that were left out of a new table's topic because it cannot be written to"
+    );
     describe_gauge!(
         IN_FLIGHT_BYTES,
         Unit::Bytes,
@@ -43,6 +50,7 @@ pub(crate) struct KafkaMetrics {
     lost: Counter,
     skipped: Counter,
     keys_only: Counter,
+    ddl_left_out: Counter,
     in_flight: Gauge,
     connected: Gauge,
 }
@@ -66,6 +74,7 @@ impl KafkaMetrics {
             lost: failed("producer"),
             skipped: too_large("skipped"),
             keys_only: too_large("keys-only"),
+            ddl_left_out: counter!(DDL_LEFT_OUT, &labels),
             in_flight: gauge!(IN_FLIGHT_BYTES, &labels),
             connected,
         }
@@ -90,6 +99,10 @@ impl KafkaMetrics {
         } else {
             self.skipped.increment(1);
         }
+    }
+
+    pub(crate) fn ddl_left_out(&self) {
+        self.ddl_left_out.increment(1);
     }
 
     pub(crate) fn in_flight(&self, bytes: usize) {

@@ -69,18 +69,21 @@ impl Names {
         let topic = checked(&self.rows, target)?;
         let mut taken = self.taken();
         let tenants = taken.entry(Arc::clone(&topic)).or_default();
-        // All that are there are joined by rule, so that one stands for all.
-        if let Some(other) = tenants.keys().next()
-            && !self.joins(other, target)
-        {
-            return Err(KafkaSinkError::TopicShared {
-                topic: topic.to_string(),
-                table: target.clone(),
-                other: other.clone(),
-            });
-        }
+        self.shared_by_rule(Some(tenants), &topic, target)?;
         *tenants.entry(target.clone()).or_default() += 1;
         Ok(topic)
+    }
+
+    fn shared_by_rule(&self, tenants: Option<&Tenants>, topic: &str, target: &TableName) -> Result<()> {
+        // All that are there are joined by rule, so that one stands for all.
+        match tenants.and_then(|tenants| tenants.keys().next()) {
+            Some(other) if !self.joins(other, target) => Err(KafkaSinkError::TopicShared {
+                topic: topic.to_owned(),
+                table: target.clone(),
+                other: other.clone(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Whether the rule itself puts two tables together: they differ only in what the
@@ -108,11 +111,16 @@ impl Names {
         }
     }
 
+    /// Whether DDL goes to the topics of the rows.
+    pub(crate) const fn ddl_follows_rows(&self) -> bool {
+        self.ddl.is_none()
+    }
+
     /// The topic of DDL of a table, or of a schema if `target` has no table; none for
     /// none.
     ///
     /// # Errors
-    /// Kafka does not take the name.
+    /// Kafka does not take the name, or another table has come to it by chance.
     pub(crate) fn ddl_topic(&self, target: &TableName) -> Result<Option<Arc<str>>> {
         let template = match &self.ddl {
             None => &self.rows,
@@ -123,7 +131,12 @@ impl Names {
             // The schema itself has no topic.
             return Ok(None);
         }
-        checked(template, target).map(Some)
+        let topic = checked(template, target)?;
+        if self.ddl_follows_rows() && !target.table.is_empty() {
+            let taken = self.taken();
+            self.shared_by_rule(taken.get(&topic), &topic, target)?;
+        }
+        Ok(Some(topic))
     }
 }
 

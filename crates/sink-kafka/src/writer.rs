@@ -12,12 +12,14 @@ use weir_protocol::collector::EventBatch;
 use weir_protocol::sink::SinkWork;
 use weir_sink::contract::{DdlDone, Reached, SpanWriter, WorkerContext};
 use weir_sink::{Result as SinkResult, SinkError, SpanTable};
-use weir_types::{DdlEvent, DdlKind, DispatcherId, OrderKey, TableName, TableVersion};
+use weir_types::{
+    Classified, DdlEvent, DdlKind, DispatcherId, ErrorClass, OrderKey, TableName, TableVersion,
+};
 
 use crate::backend::Shared;
 use crate::ddl;
 use crate::delivery::SpanDelivery;
-use crate::error::Result;
+use crate::error::{KafkaSinkError, Result};
 use crate::partition::murmur2;
 use crate::rows::{Handed, Room, Sender, TopicUse};
 
@@ -83,9 +85,23 @@ impl KafkaSpan {
 
     /// Takes over what has arrived.
     fn look(&mut self) -> Result<()> {
-        self.durable = self.durable.max(self.delivery.reached()?);
         self.shared.metrics.in_flight(self.shared.ledger.bytes());
+        match self.delivery.reached() {
+            Ok(reached) => self.durable = self.durable.max(reached),
+            // What the topic of one table refuses is told when all of the statement is decided.
+            Err(error) if self.leaves_out(&error) => {}
+            Err(error) => return Err(error),
+        }
         Ok(())
+    }
+
+    /// Whether an error is that of one table which is not of this span: a table that is
+    /// being made, whose topic gets the statement by the span of the schema.
+    fn leaves_out(&self, error: &KafkaSinkError) -> bool {
+        self.table.is_none()
+            && self.shared.names.ddl_follows_rows()
+            && error.class() == ErrorClass::Table
+            && !matches!(error, KafkaSinkError::TooLarge { .. })
     }
 
     fn can_write(&mut self) -> Result<bool> {
@@ -126,14 +142,22 @@ impl KafkaSpan {
             return Ok(false);
         }
         if self.ddl == Some(key) {
+            if let Err(error) = self.delivery.reached() {
+                // `look` has let it pass. Nothing else is under way.
+                self.shared.leave_out(event, &error);
+                self.delivery = SpanDelivery::new(self.dispatcher, &self.shared.ledger);
+            }
             return Ok(true);
         }
         let mut topics = Vec::new();
-        for place in ddl::places(&self.shared, event)? {
+        let leaves_out = self.table.is_none() && self.shared.names.ddl_follows_rows();
+        for place in ddl::places(&self.shared, event, leaves_out)? {
             // Nothing of this span is under way.
-            match self.shared.topic(&place.topic, self.dispatcher, true)? {
-                Some(topic) => topics.push((place, topic)),
-                None => return Ok(false),
+            match self.shared.topic(&place.topic, self.dispatcher, true) {
+                Ok(Some(topic)) => topics.push((place, topic)),
+                Ok(None) => return Ok(false),
+                Err(error) if self.leaves_out(&error) => self.shared.leave_out(event, &error),
+                Err(error) => return Err(error.into()),
             }
         }
         let unit = self.delivery.begin(self.last);

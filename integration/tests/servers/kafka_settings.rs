@@ -270,6 +270,42 @@ fn a_missing_topic_stops_its_table_only() {
     small.assert_equal(&["t", "other"]);
 }
 
+/// A table that is made while Weir runs, and may have no topic, stops alone; its statement has nowhere to go.
+#[test]
+fn a_new_table_without_topic_stops_alone() {
+    let _machine = crate::shared();
+    let small = Small::new("new");
+    small.insert(0, 20);
+    let feed = small.feed("partitions = 3\n");
+    run_to_end(&feed).unwrap();
+    small.change(&feed, "partitions = 3", "create-topics = false");
+    let mut running = feed.start(&[]).unwrap();
+    let table = format!("{}.new", small.schema);
+    small
+        .client()
+        .run_all([
+            format!("CREATE TABLE {table} (id INT PRIMARY KEY, v INT)"),
+            format!("INSERT INTO {table} VALUES (1, 1)"),
+        ])
+        .unwrap();
+    small.insert(20, 40);
+    let equal = weir_integration::wait_until("the other tables", LIMIT, || {
+        let tables = ["t", "other"].map(|table| format!("{}.{table}", small.schema));
+        Ok(compare(&mut small.client(), &tables, &small.topics()).is_ok())
+    });
+    assert!(
+        equal.is_ok() && running.is_running().unwrap(),
+        "{}",
+        running.trouble()
+    );
+    running.signal("TERM").unwrap();
+    running.finish(LIMIT).unwrap();
+    fails_with(&feed, "WEIR-KFK-006");
+    small.change(&feed, "create-topics = false", "partitions = 3");
+    run_to_end(&feed).unwrap();
+    small.assert_equal(&["t", "other", "new"]);
+}
+
 #[test]
 fn a_topic_that_the_cluster_refuses_stops_its_table() {
     let _machine = crate::shared();
