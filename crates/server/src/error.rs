@@ -97,6 +97,16 @@ pub enum ServerError {
         /// Its target.
         target: TableName,
     },
+    /// The data folder of another changefeed.
+    #[error("the data folder `{}` is that of changefeed `{found}`, this is `{expected}`", data_dir.display())]
+    OtherChangefeed {
+        /// The folder.
+        data_dir: PathBuf,
+        /// Whose it is.
+        found: String,
+        /// Whose it should be.
+        expected: String,
+    },
     /// The memory quota leaves no room to work in.
     #[error("`flow-control.memory-quota` of {quota} is too small")]
     MemoryQuota {
@@ -113,7 +123,9 @@ impl Classified for ServerError {
             Self::StageLost { .. } | Self::StopTimeout { .. } => ErrorClass::Transient,
             Self::LineageMismatch { .. } | Self::StoreBehind { .. } => ErrorClass::Changefeed,
             Self::RouteCollision { .. } | Self::ExcludedOnce { .. } => ErrorClass::Table,
-            Self::ProgressMissing { .. } | Self::SameServer { .. } => ErrorClass::Changefeed,
+            Self::ProgressMissing { .. } | Self::SameServer { .. } | Self::OtherChangefeed { .. } => {
+                ErrorClass::Changefeed
+            }
             Self::MemoryQuota { .. } => ErrorClass::Usage,
         }
     }
@@ -133,6 +145,7 @@ impl Classified for ServerError {
             Self::ExcludedOnce { .. } => "WEIR-SRV-012",
             Self::StoreBehind { .. } => "WEIR-SRV-010",
             Self::SameServer { .. } => "WEIR-SRV-013",
+            Self::OtherChangefeed { .. } => "WEIR-SRV-014",
         }
     }
 
@@ -162,6 +175,7 @@ impl Classified for ServerError {
                 "exclude the table again, or replicate it with a changefeed of its own (another id and output)"
             }
             Self::MemoryQuota { .. } => "give it at least 32MiB",
+            Self::OtherChangefeed { .. } => "give each changefeed a --data-dir of its own",
             Self::SameServer { .. } => {
                 "route every table to a name that `filter.rules` leave out, or name another server in `sink.uri`"
             }

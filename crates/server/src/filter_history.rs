@@ -1,4 +1,4 @@
-//! Every filter that a changefeed's store was filled under.
+//! Every filter that a changefeed's store was filled under, and whose store it is.
 //!
 //! The source stores only what the filter lets through. A table that was excluded once
 //! has a gap in the store for ever: letting it through later must not look as if its
@@ -26,7 +26,7 @@ pub(crate) struct FilterHistory {
 
 fn entry(changefeed: &Changefeed) -> Value {
     let case_sensitive = changefeed.name_case() == NameCase::Sensitive;
-    json!({ "rules": changefeed.filter.rules, "case-sensitive": case_sensitive })
+    json!({ "id": &*changefeed.id.0, "rules": changefeed.filter.rules, "case-sensitive": case_sensitive })
 }
 
 fn compile(entry: &Value) -> Option<TableFilter> {
@@ -48,7 +48,8 @@ impl FilterHistory {
     /// Loads the history and adds this run's filter, if it is another than the last one.
     ///
     /// # Errors
-    /// The file cannot be read or written, or is not what was written.
+    /// The file cannot be read or written, or is not what was written; the folder is another
+    /// changefeed's.
     pub(crate) fn load(data_dir: &Path, changefeed: &Changefeed) -> Result<Self, ServerError> {
         let path = data_dir.join(FILE);
         let at = |source| ServerError::DataDir {
@@ -60,6 +61,17 @@ impl FilterHistory {
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(at(error)),
         };
+        let of_other = |entry: &Value| {
+            let id = entry.get("id")?.as_str()?;
+            (id != &*changefeed.id.0).then(|| id.to_owned())
+        };
+        if let Some(found) = entries.iter().find_map(of_other) {
+            return Err(ServerError::OtherChangefeed {
+                data_dir: data_dir.to_owned(),
+                found,
+                expected: changefeed.id.to_string(),
+            });
+        }
         let this = entry(changefeed);
         if entries.last() != Some(&this) {
             entries.push(this);
@@ -115,6 +127,18 @@ mod tests {
         let wide = load("");
         assert!(!wide.excluded_once(&a) && wide.excluded_once(&b));
         assert_eq!(load("").filters.len(), 3);
+    }
+
+    #[test]
+    fn a_folder_has_one_changefeed() {
+        let dir = tempfile::tempdir().unwrap();
+        let feed = changefeed("");
+        FilterHistory::load(dir.path(), &feed).unwrap();
+        let mut other = feed.clone();
+        other.id = weir_types::ChangefeedId("g".into());
+        let error = FilterHistory::load(dir.path(), &other).unwrap_err();
+        assert!(matches!(error, ServerError::OtherChangefeed { .. }), "{error}");
+        FilterHistory::load(dir.path(), &feed).unwrap();
     }
 
     #[test]
