@@ -18,6 +18,8 @@ use crate::units::UtcOffset;
 /// Port that brokers listen on by default.
 pub const KAFKA_PORT_DEFAULT: u16 = 9092;
 
+/// Most partitions that librdkafka asks for.
+const PARTITIONS_MAX: u32 = 100_000;
 /// `sink.kafka.partitions`: as many as a small group of consumers has members.
 pub const PARTITIONS_DEFAULT: NonZeroU32 = match NonZeroU32::new(3) {
     Some(number) => number,
@@ -251,10 +253,10 @@ impl KafkaSink {
         if let Some(template) = self.ddl_topic.as_deref().filter(|text| !text.is_empty()) {
             check_template(template).map_err(|reason| ("ddl-topic".to_owned(), reason))?;
         }
-        if i32::try_from(self.partitions.get()).is_err() {
+        if self.partitions.get() > PARTITIONS_MAX {
             return Err((
                 "partitions".to_owned(),
-                format!("it must be at most {}", i32::MAX),
+                format!("it must be at most {PARTITIONS_MAX}"),
             ));
         }
         if self

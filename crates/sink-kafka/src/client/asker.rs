@@ -88,6 +88,7 @@ fn unavailable(reason: impl ToString) -> KafkaSinkError {
 impl Asker {
     pub(crate) fn new(config: &KafkaSinkConfig) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build();
+        properties::check_files(config)?;
         Ok(Self {
             reader: properties::client(config)
                 .create_with_context(AskContext::default())

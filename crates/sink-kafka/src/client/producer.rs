@@ -270,9 +270,15 @@ pub(crate) fn property_error(error: &KafkaError) -> KafkaSinkError {
             property: property.clone(),
             reason: reason.clone(),
         },
-        error => KafkaSinkError::Property {
-            property: "(several)".to_owned(),
-            reason: error.to_string(),
-        },
+        error => {
+            let reason = error.to_string();
+            // Certificates and keys are read when a client is made.
+            if reason.contains("ssl.") {
+                KafkaSinkError::Tls { reason }
+            } else {
+                let property = "(several)".to_owned();
+                KafkaSinkError::Property { property, reason }
+            }
+        }
     }
 }

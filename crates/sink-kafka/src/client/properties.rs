@@ -5,6 +5,7 @@ use rdkafka::ClientConfig;
 use weir_types::TlsMode;
 
 use crate::config::{KafkaSinkConfig, SaslMechanism};
+use crate::error::{KafkaSinkError, Result};
 
 /// Messages that librdkafka may hold: above what the ledger lets through.
 const QUEUE_MESSAGES: &str = "10000000";
@@ -62,6 +63,24 @@ pub(crate) fn client(config: &KafkaSinkConfig) -> ClientConfig {
             .set("sasl.password", sasl.password.expose());
     }
     client
+}
+
+/// Tells which file of `[sink.tls]` cannot be read: librdkafka only tells that something cannot.
+///
+/// # Errors
+/// With the first such file.
+pub(crate) fn check_files(config: &KafkaSinkConfig) -> Result<()> {
+    let tls = &config.tls;
+    let files = [&tls.ca, &tls.cert, &tls.key];
+    if matches!(tls.mode, TlsMode::Disabled | TlsMode::Preferred) {
+        return Ok(());
+    }
+    for path in files.into_iter().flatten() {
+        std::fs::read(path).map_err(|error| KafkaSinkError::Tls {
+            reason: format!("`{}` cannot be read: {error}", path.display()),
+        })?;
+    }
+    Ok(())
 }
 
 fn encryption(client: &mut ClientConfig, config: &KafkaSinkConfig) {
@@ -159,6 +178,16 @@ mod tests {
         assert_eq!(made.get("linger.ms"), Some("50"));
         assert_eq!(made.get("acks"), Some("all"));
         assert_eq!(made.get("bootstrap.servers"), Some("a:1,b:2"));
+    }
+
+    #[test]
+    fn a_file_that_is_missing_is_named() {
+        let mut config = config();
+        config.tls.ca = Some("/nope.pem".into());
+        assert_eq!(check_files(&config), Ok(()), "not needed without TLS");
+        config.tls.mode = TlsMode::VerifyCa;
+        let error = check_files(&config).unwrap_err().to_string();
+        assert!(error.contains("/nope.pem"), "{error}");
     }
 
     #[test]
