@@ -25,11 +25,12 @@ impl ScanPolicy {
         }
     }
 
-    /// The slowest stream has sent everything up to `slowest`. True if the limit has moved.
-    pub fn observe(&self, now_ms: u64, slowest: Option<CommitTs>) -> bool {
+    /// Time has passed. `slowest` tells up to where the slowest stream has sent everything, and looks at all streams: it is
+    /// asked only by who reads it. True if the limit may have moved.
+    pub fn observe(&self, now_ms: u64, slowest: impl FnOnce() -> Option<CommitTs>) -> bool {
         match self {
             Self::PerDispatcher => false,
-            Self::GlobalFence(fence) => fence.observe(now_ms, slowest),
+            Self::GlobalFence(fence) => fence.observe(now_ms, slowest()),
         }
     }
 }

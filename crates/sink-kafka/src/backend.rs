@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_codec::CanalJson;
 use weir_filter::is_wanted;
-use weir_sink::contract::{Backend, SpanWaker, SpanWriter, WorkerContext};
+use weir_sink::contract::{Backend, PullLimits, SpanWaker, SpanWriter, WorkerContext};
 use weir_sink::{Result as SinkResult, SinkCounters, SpanTable};
 use weir_types::{Classified, DdlEvent, DispatcherId, TableName};
 
@@ -114,6 +114,10 @@ pub(crate) struct KafkaBackend {
 }
 
 impl Backend for KafkaBackend {
+    fn pull_limits(&self) -> PullLimits {
+        PullLimits::default()
+    }
+
     fn open(&self, dispatcher: DispatcherId, tables: &[SpanTable]) -> SinkResult<Box<dyn SpanWriter>> {
         let table = match tables.first() {
             Some(table) => Some((table, self.shared.names.enter(&table.target)?)),

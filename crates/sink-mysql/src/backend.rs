@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use weir_sink::contract::{Backend, SpanWriter, WorkerContext};
+use weir_sink::contract::{Backend, PullLimits, SpanWriter, WorkerContext};
 use weir_sink::{Result as SinkResult, SinkCounters, SpanTable};
 use weir_types::{DispatcherId, TableName};
 
@@ -255,6 +255,10 @@ pub(crate) struct MysqlBackend {
 }
 
 impl Backend for MysqlBackend {
+    fn pull_limits(&self) -> PullLimits {
+        PullLimits::default()
+    }
+
     fn open(&self, dispatcher: DispatcherId, tables: &[SpanTable]) -> SinkResult<Box<dyn SpanWriter>> {
         self.shared.enter(dispatcher, tables)?;
         Ok(Box::new(MysqlSpan::new(

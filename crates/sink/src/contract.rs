@@ -118,10 +118,9 @@ pub trait Backend: Send + Sync + 'static {
     /// None of it may count as durable.
     fn commit(&self, worker: &mut WorkerContext) -> Result<()>;
 
-    /// How much of a span's work a worker takes at once.
-    fn pull_limits(&self) -> PullLimits {
-        PullLimits::default()
-    }
+    /// How much of a span's work a worker takes at once: what has been written is
+    /// released after each such batch.
+    fn pull_limits(&self) -> PullLimits;
 
     /// Gives the way to wake spans; once, before the first is opened.
     fn attach(&self, _: SpanWaker) {}

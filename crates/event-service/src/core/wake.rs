@@ -95,7 +95,8 @@ impl ServiceCore {
     /// Tells the policy where the slowest stream is; streams are looked at if that lets
     /// them read on.
     pub(super) fn consult_policy(&mut self) {
-        let slowest = self.streams.values().map(|stream| stream.cursor.commit_ts).min();
+        let streams = &self.streams;
+        let slowest = || streams.values().map(|stream| stream.cursor.commit_ts).min();
         if self.config.policy.observe(self.now_ms, slowest) {
             self.pass_due = true;
         }

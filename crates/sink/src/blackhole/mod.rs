@@ -14,7 +14,7 @@ use weir_codec::RowCounts;
 use weir_protocol::collector::EventBatch;
 use weir_types::{ChangefeedId, DdlEvent, DispatcherId, OrderKey, TableVersion};
 
-use crate::contract::{Backend, DdlDone, Reached, SpanTable, SpanWriter, WorkerContext};
+use crate::contract::{Backend, DdlDone, PullLimits, Reached, SpanTable, SpanWriter, WorkerContext};
 use crate::counters::SinkCounters;
 use crate::error::{Result, SinkError};
 use crate::metrics::Blocked;
@@ -75,6 +75,10 @@ impl BlackholeBackend {
 }
 
 impl Backend for BlackholeBackend {
+    fn pull_limits(&self) -> PullLimits {
+        PullLimits::default()
+    }
+
     fn open(&self, _: DispatcherId, tables: &[SpanTable]) -> Result<Box<dyn SpanWriter>> {
         Ok(Box::new(BlackholeSpan {
             shared: Arc::clone(&self.shared),

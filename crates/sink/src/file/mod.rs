@@ -29,7 +29,7 @@ pub use config::{FileConfig, OPEN_FILES_MAX, ROTATE_AGE_DEFAULT, ROTATE_BYTES_DE
 pub use folder::IDENTITY_FILE;
 pub use progress::FileProgress;
 
-use crate::contract::{Backend, SpanTable, SpanWriter, WorkerContext};
+use crate::contract::{Backend, PullLimits, SpanTable, SpanWriter, WorkerContext};
 use crate::counters::SinkCounters;
 use crate::error::Result;
 use disk::{Disk, OsDisk};
@@ -131,6 +131,10 @@ impl FileBackend {
 }
 
 impl Backend for FileBackend {
+    fn pull_limits(&self) -> PullLimits {
+        PullLimits::default()
+    }
+
     fn open(&self, dispatcher: DispatcherId, tables: &[SpanTable]) -> Result<Box<dyn SpanWriter>> {
         Ok(Box::new(FileSpan::new(
             Arc::clone(&self.shared),

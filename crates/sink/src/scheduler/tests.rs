@@ -231,6 +231,10 @@ struct Moody {
 struct MoodyBackend;
 
 impl Backend for MoodyBackend {
+    fn pull_limits(&self) -> PullLimits {
+        PullLimits::default()
+    }
+
     fn open(&self, _: DispatcherId, _: &[SpanTable]) -> Result<Box<dyn SpanWriter>> {
         Ok(Box::new(Moody { last: OrderKey::MIN }))
     }
@@ -362,6 +366,10 @@ struct PatientBackend {
 }
 
 impl Backend for PatientBackend {
+    fn pull_limits(&self) -> PullLimits {
+        PullLimits::default()
+    }
+
     fn open(&self, _: DispatcherId, _: &[SpanTable]) -> Result<Box<dyn SpanWriter>> {
         Ok(Box::new(Patient {
             allowed: Arc::clone(&self.allowed),

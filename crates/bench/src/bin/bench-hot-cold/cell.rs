@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use weir_event_collector::WindowPolicy;
-use weir_event_service::ScanPolicy;
 use weir_event_service::fence::Fence;
+use weir_event_service::{Done, ScanPolicy};
 use weir_types::CommitTs;
 
 use crate::load::{Feeder, HOT, TABLES, now_ms};
@@ -20,16 +20,20 @@ use crate::sink::{Arrived, CostlyBackend, Costs};
 pub(crate) const QUOTA_BYTES: u64 = 64 << 20;
 const QUEUE_BYTES: u64 = QUOTA_BYTES / 16 * 5;
 const TAIL_BYTES: usize = QUOTA_BYTES as usize / 4;
-/// Workers of the sink; one of them is always busy with the hot table.
-pub(crate) const WORKERS: usize = 4;
+/// Workers of the sink: one for each table, so that what the sink can take is the sum over its tables.
+const WORKERS: usize = TABLES;
 const REDO_WORKERS: usize = 2;
-/// A row that does not conflict.
-const COLD_COST: Duration = Duration::from_micros(20);
+/// A row of a cold table: its backlog lasts for about ten seconds, longer than rates are measured.
+const COLD_COST: Duration = Duration::from_micros(200);
 /// A row of the hot table at a sink that is well, and at a slow one.
 const HOT_COST: Duration = Duration::from_micros(30);
 const HOT_COST_SLOW: Duration = Duration::from_micros(250);
 /// A row at the consumer of the redo streams, whatever its table.
-const REDO_COST: Duration = Duration::from_micros(4);
+const REDO_COST: Duration = Duration::from_micros(20);
+/// Sixteenths of a round: rates are measured in the first, while every table has a backlog; lags from the second on, when
+/// cold tables that nobody holds up have caught up.
+const RATE_UNTIL: u32 = 7;
+const LAG_FROM: u32 = 11;
 /// Time between two looks at progress.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -59,18 +63,14 @@ pub(crate) struct Cell {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     pub(crate) cell: Cell,
-    /// Rows that the sink took in a second, and the part of what it could have taken.
+    /// Rows that the sink took in a second while every table had a backlog, and the part of what it could have taken.
     pub(crate) rows_per_s: f64,
     pub(crate) of_capacity: f64,
     pub(crate) redo_rows_per_s: f64,
     pub(crate) scans_per_s: f64,
     pub(crate) events_per_scan: f64,
-    /// Lag of the hot table, milliseconds.
-    pub(crate) hot_median_ms: u64,
-    pub(crate) hot_p99_ms: u64,
-    /// Of each cold table; the worst of them, in the second half of the round.
-    pub(crate) cold_median_ms: u64,
-    pub(crate) cold_p99_ms: u64,
+    /// Lag of each table, the hot one first, at the end of the round: median and 99th percentile, milliseconds.
+    pub(crate) lags_ms: Vec<(u64, u64)>,
     pub(crate) resets: u64,
     /// `VmHWM`, bytes.
     pub(crate) peak_bytes: u64,
@@ -79,17 +79,27 @@ pub(crate) struct Outcome {
     pub(crate) checksum: u64,
 }
 
+impl Outcome {
+    /// Largest median and 99th percentile of the cold tables' lags, milliseconds.
+    pub(crate) fn worst_cold_ms(&self) -> (u64, u64) {
+        let cold = || self.lags_ms.iter().skip(HOT + 1);
+        let most = |value: fn(&(u64, u64)) -> u64| cold().map(value).max().unwrap_or(0);
+        (most(|lag| lag.0), most(|lag| lag.1))
+    }
+}
+
 fn hot_cost(slow: bool) -> Duration {
     if slow { HOT_COST_SLOW } else { HOT_COST }
 }
 
-/// Rows that the sink could have taken of those that there were: one worker for the hot table, whose rows wait for each
-/// other, the others for the rest; once it has caught up, all of them.
-fn capacity(cell: Cell, (hot, cold): (u64, u64), seconds: f64) -> f64 {
-    let hot_rows = (seconds / hot_cost(cell.slow).as_secs_f64()).min(hot as f64);
-    let busy = hot_rows * hot_cost(cell.slow).as_secs_f64();
-    let others = WORKERS as f64 * seconds - busy;
-    hot_rows + (others / COLD_COST.as_secs_f64()).min(cold as f64)
+/// Rows that the sink can take in a second while every table has some: one after the other within a table.
+fn capacity(cell: Cell) -> f64 {
+    let hot = if cell.cold_only {
+        0.0
+    } else {
+        1.0 / hot_cost(cell.slow).as_secs_f64()
+    };
+    hot + (TABLES - 1) as f64 / COLD_COST.as_secs_f64()
 }
 
 /// Lags of one table, milliseconds.
@@ -162,30 +172,27 @@ pub(crate) fn run(cell: Cell, length: Duration) -> Result<Outcome> {
                 })
             })
         };
-        let mut lags = watch(&normal, &fence, begun, length).await?;
-        let seconds = begun.elapsed().as_secs_f64();
-        let (hot, cold) = (
-            arrived.hot.load(Ordering::Relaxed),
-            arrived.cold.load(Ordering::Relaxed),
-        );
-        let redo_rows = redo_arrived.hot.load(Ordering::Relaxed) + redo_arrived.cold.load(Ordering::Relaxed);
+        let mut seen = watch(&normal, &fence, begun, length, || {
+            (arrived.rows(), redo_arrived.rows())
+        })
+        .await?;
         stop.store(true, Ordering::Relaxed);
-        let feeder = feeding.join().ok().context("the feeder")??;
-        let (done, flow, redo_flow) = (normal.done().await?, normal.flow().await?, redo.flow().await?);
-        let cold_lags = &mut lags[1..];
-        let worst =
-            |lags: &mut [Lags], part| lags.iter_mut().map(|one| one.percentile(part)).max().unwrap_or(0);
+        feeding.join().ok().context("the feeder")??;
+        let (flow, redo_flow) = (normal.flow().await?, redo.flow().await?);
+        let (rows, redo_rows) = seen.rows;
+        let rows_per_s = rows as f64 / seen.seconds;
         let outcome = Outcome {
             cell,
-            rows_per_s: (hot + cold) as f64 / seconds,
-            of_capacity: (hot + cold) as f64 / capacity(cell, feeder.rows, seconds),
-            redo_rows_per_s: redo_rows as f64 / seconds,
-            scans_per_s: done.scans as f64 / seconds,
-            events_per_scan: done.events as f64 / done.scans.max(1) as f64,
-            cold_median_ms: worst(cold_lags, 0.5),
-            cold_p99_ms: worst(cold_lags, 0.99),
-            hot_median_ms: lags[HOT].percentile(0.5),
-            hot_p99_ms: lags[HOT].percentile(0.99),
+            rows_per_s,
+            of_capacity: rows_per_s / capacity(cell),
+            redo_rows_per_s: redo_rows as f64 / seen.seconds,
+            scans_per_s: seen.done.scans as f64 / seen.seconds,
+            events_per_scan: seen.done.events as f64 / seen.done.scans.max(1) as f64,
+            lags_ms: seen
+                .lags
+                .iter_mut()
+                .map(|one| (one.percentile(0.5), one.percentile(0.99)))
+                .collect(),
             resets: flow.resets + redo_flow.resets,
             peak_bytes: peak_bytes()?,
             fence_ms: fence.interval_ms(),
@@ -198,9 +205,29 @@ pub(crate) fn run(cell: Cell, length: Duration) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Follows progress to the end of the round; lags of its second half.
-async fn watch(normal: &Streams, fence: &Fence, begun: Instant, length: Duration) -> Result<Vec<Lags>> {
-    let mut lags: Vec<Lags> = (0..TABLES).map(|_| Lags::default()).collect();
+/// What was seen of a round.
+struct Seen {
+    /// While rates were measured: how long that was, rows of the sink and of the redo consumer, scans of the sink's streams.
+    seconds: f64,
+    rows: (u64, u64),
+    done: Done,
+    lags: Vec<Lags>,
+}
+
+/// Follows progress to the end of the round.
+async fn watch(
+    normal: &Streams,
+    fence: &Fence,
+    begun: Instant,
+    length: Duration,
+    rows: impl Fn() -> (u64, u64),
+) -> Result<Seen> {
+    let mut seen = Seen {
+        seconds: 0.0,
+        rows: (0, 0),
+        done: Done::default(),
+        lags: (0..TABLES).map(|_| Lags::default()).collect(),
+    };
     let mut reported = 0;
     while begun.elapsed() < length {
         tokio::time::sleep(LOOK).await;
@@ -208,22 +235,25 @@ async fn watch(normal: &Streams, fence: &Fence, begun: Instant, length: Duration
         if elapsed.as_secs() > reported {
             reported = elapsed.as_secs();
             let flow = normal.flow().await?;
-            fence.report(
-                reported * 1_000,
-                flow.held_bytes as f64 / flow.budget_bytes as f64,
-            );
+            let usage = flow.held_bytes as f64 / flow.budget_bytes as f64;
+            fence.report(reported * 1_000, usage);
         }
-        if elapsed * 2 < length {
+        if seen.seconds == 0.0 && elapsed >= length / 16 * RATE_UNTIL {
+            seen.seconds = begun.elapsed().as_secs_f64();
+            seen.rows = rows();
+            seen.done = normal.done().await?;
+        }
+        if elapsed < length / 16 * LAG_FROM {
             continue;
         }
         let now = now_ms();
         let progress = normal.progress.lock().map_err(|_| anyhow::anyhow!("poisoned"))?;
         for (number, checkpoint) in progress.iter() {
             let lag = now.saturating_sub(checkpoint.commit_ts.millis());
-            lags[*number].0.push(lag);
+            seen.lags[*number].0.push(lag);
         }
     }
-    Ok(lags)
+    Ok(seen)
 }
 
 /// Largest resident size of this process so far.

@@ -49,8 +49,6 @@ pub(crate) struct Feeder {
     first: usize,
     offset: u64,
     image: Vec<u8>,
-    /// Rows of the hot table and of all cold ones.
-    pub(crate) rows: (u64, u64),
 }
 
 impl Feeder {
@@ -81,7 +79,6 @@ impl Feeder {
             first: usize::from(cold_only),
             offset: 0,
             image,
-            rows: (0, 0),
         };
         Ok((feeder, reader))
     }
@@ -110,12 +107,6 @@ impl Feeder {
             }
             block.payload.shrink_to_fit();
             group.blocks.push(block);
-            let sum = if number == HOT {
-                &mut self.rows.0
-            } else {
-                &mut self.rows.1
-            };
-            *sum += u64::from(rows);
         }
         let upto = ReadPosition {
             identity: SourceIdentity::Digest(1),
@@ -146,7 +137,7 @@ impl Feeder {
     }
 
     /// Goes on as the source does until told to stop; tells of each sync.
-    pub(crate) fn live(mut self, stop: &AtomicBool, told: impl Fn(CommitTs)) -> Result<Self> {
+    pub(crate) fn live(mut self, stop: &AtomicBool, told: impl Fn(CommitTs)) -> Result<()> {
         let begun = Instant::now();
         let mut number = 0;
         while !stop.load(Ordering::Relaxed) {
@@ -155,6 +146,6 @@ impl Feeder {
             self.append(now_ms())?;
             told(self.sync()?);
         }
-        Ok(self)
+        Ok(())
     }
 }
