@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use actix::{Actor, Addr, Context, Handler, WeakRecipient};
 use anyhow::{Context as _, Result};
 use weir_actor::{ActorExited, ExitGuard, NamedArbiter, post_to};
-use weir_dispatcher::{Dispatcher, Links, MaintainerLinks, TableLabels};
+use weir_dispatcher::{Dispatcher, Links, MaintainerLinks, StopDispatcher, TableLabels};
 use weir_event_collector::{
     CollectorConfig, EventCollector, Flow, GetFlow, ServiceLinks, StopCollector, WindowPolicy,
 };
@@ -101,6 +101,7 @@ pub(crate) struct Streams {
     service: Addr<EventService>,
     collector: Addr<EventCollector>,
     sink: Addr<SinkActor>,
+    dispatchers: Vec<Addr<Dispatcher>>,
     pub(crate) progress: Progress,
     _watcher: Addr<Watcher>,
     _arbiter: NamedArbiter,
@@ -166,6 +167,7 @@ impl Streams {
         };
         let labels = TableLabels::new(id);
         let after = OrderKey::new(kind.after, 0);
+        let mut dispatchers = Vec::new();
         for (place, number) in kind.tables.enumerate() {
             let links = Links {
                 sink: sink.clone().recipient(),
@@ -199,7 +201,7 @@ impl Streams {
                         replies,
                     },
                 );
-                let deliver_to = actor.recipient();
+                let deliver_to = actor.clone().recipient();
                 post_to(
                     &collector,
                     AddDispatcher {
@@ -209,13 +211,15 @@ impl Streams {
                         deliver_to,
                     },
                 );
+                actor
             });
-            made.await.context("the flow thread")?;
+            dispatchers.push(made.await.context("the flow thread")?);
         }
         Ok(Self {
             service,
             collector,
             sink,
+            dispatchers,
             progress,
             _watcher: watcher,
             _arbiter: flow,
@@ -244,6 +248,9 @@ impl Streams {
         self.service.send(StopService).await?;
         self.collector.send(StopCollector).await?;
         self.sink.send(StopSink).await?;
+        for dispatcher in self.dispatchers {
+            dispatcher.send(StopDispatcher).await?;
+        }
         Ok(())
     }
 }
