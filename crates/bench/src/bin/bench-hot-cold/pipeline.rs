@@ -251,6 +251,9 @@ impl Streams {
             dispatcher.send(StopDispatcher).await?;
         }
         self.sink.send(StopSink).await?;
+        for dispatcher in self.dispatchers {
+            dispatcher.send(StopDispatcher).await?;
+        }
         Ok(())
     }
 }
