@@ -36,6 +36,30 @@ fn shares_of_thousands_stay_inside_the_budget() {
 }
 
 #[test]
+fn a_fixed_window_is_a_tenth_for_whoever_asks_and_nothing_is_kept_for_others() {
+    assert_eq!(WindowPolicy::default(), WindowPolicy::PerDispatcher);
+    let budget = 10 << 20;
+    let mut ledger = Ledger::with_windows(budget, WindowPolicy::Fixed);
+    let mut out = Vec::new();
+    for i in 0..20 {
+        ledger.add(id(i));
+    }
+    for i in 0..20 {
+        ledger.begin_epoch(id(i));
+        ledger.confirm_epoch(id(i), &mut out);
+    }
+    let seq = |ledger: &Ledger, i| ledger.account(id(i)).map_or(0, |account| account.grant_seq);
+    for i in 0..20 {
+        let seq = seq(&ledger, i);
+        ledger.demand(id(i), 100, seq, &mut out);
+        assert!(open(&ledger, i) <= budget / 10);
+    }
+    assert_eq!(open(&ledger, 0), budget / 10, "at once, without having drained");
+    assert!(open(&ledger, 19) < budget / 10, "what came first is gone");
+    ledger.check().unwrap();
+}
+
+#[test]
 fn a_drained_window_is_filled_in_bulk_and_grows_on_demand() {
     let mut ledger = ledger(1 << 20, 4);
     let share = ledger.share();

@@ -12,8 +12,7 @@ use weir_types::{DdlEvent, DispatcherId, ErrorClass, OrderKey};
 
 use super::core::{Finish, SchedulerCore};
 use super::*;
-use crate::contract::PullLimits;
-use crate::contract::{DdlDone, Reached, SpanTable, SpanWaker, WorkerContext};
+use crate::contract::{DdlDone, PullLimits, Reached, SpanTable, SpanWaker, WorkerContext};
 use crate::testing::{Answer, channel, key};
 
 fn batch(number: u64, bytes: usize) -> SinkWork {
@@ -34,9 +33,10 @@ fn number(work: &SinkWork) -> u64 {
     }
 }
 
+/// Not those that sinks have by default: what is declared counts.
 const LIMITS: PullLimits = PullLimits {
-    bytes: 4 << 20,
-    work: 64,
+    bytes: 1 << 20,
+    work: 8,
 };
 const A: DispatcherId = DispatcherId(1);
 const B: DispatcherId = DispatcherId(2);
@@ -232,7 +232,7 @@ struct MoodyBackend;
 
 impl Backend for MoodyBackend {
     fn pull_limits(&self) -> PullLimits {
-        PullLimits::default()
+        LIMITS
     }
 
     fn open(&self, _: DispatcherId, _: &[SpanTable]) -> Result<Box<dyn SpanWriter>> {
@@ -367,7 +367,7 @@ struct PatientBackend {
 
 impl Backend for PatientBackend {
     fn pull_limits(&self) -> PullLimits {
-        PullLimits::default()
+        LIMITS
     }
 
     fn open(&self, _: DispatcherId, _: &[SpanTable]) -> Result<Box<dyn SpanWriter>> {

@@ -247,9 +247,6 @@ impl Streams {
     pub(crate) async fn stop(self) -> Result<()> {
         self.service.send(StopService).await?;
         self.collector.send(StopCollector).await?;
-        for dispatcher in self.dispatchers {
-            dispatcher.send(StopDispatcher).await?;
-        }
         self.sink.send(StopSink).await?;
         for dispatcher in self.dispatchers {
             dispatcher.send(StopDispatcher).await?;
