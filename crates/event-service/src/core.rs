@@ -122,6 +122,7 @@ impl ServiceCore {
         let mut stream = Stream::new(reset);
         stream.waited = waited;
         self.streams.insert(reset.dispatcher, stream);
+        self.consult_policy();
         self.set_wait(reset.dispatcher, Some(WaitReason::NotReady));
         self.repeat(reset.dispatcher, out);
         self.pump(out);

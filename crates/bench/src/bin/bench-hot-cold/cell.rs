@@ -23,17 +23,18 @@ const TAIL_BYTES: usize = QUOTA_BYTES as usize / 4;
 /// Workers of the sink: one for each table, so that what the sink can take is the sum over its tables.
 const WORKERS: usize = TABLES;
 const REDO_WORKERS: usize = 2;
-/// A row of a cold table: its backlog lasts for about ten seconds, longer than rates are measured.
-const COLD_COST: Duration = Duration::from_micros(200);
+/// A row of a cold table: its backlog lasts for about eight seconds, longer than rates are measured.
+const COLD_COST: Duration = Duration::from_micros(160);
 /// A row of the hot table at a sink that is well, and at a slow one.
 const HOT_COST: Duration = Duration::from_micros(30);
 const HOT_COST_SLOW: Duration = Duration::from_micros(250);
 /// A row at the consumer of the redo streams, whatever its table.
 const REDO_COST: Duration = Duration::from_micros(20);
-/// Sixteenths of a round: rates are measured in the first, while every table has a backlog; lags from the second on, when
-/// cold tables that nobody holds up have caught up.
+/// Sixteenths of a round: rates are measured from the first, when all streams run, to the seventh, while every table has a
+/// backlog; lags from the twelfth on, when cold tables that nobody holds up have caught up.
+const RATE_FROM: u32 = 1;
 const RATE_UNTIL: u32 = 7;
-const LAG_FROM: u32 = 11;
+const LAG_FROM: u32 = 12;
 /// Time between two looks at progress.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -74,7 +75,7 @@ pub(crate) struct Outcome {
     pub(crate) resets: u64,
     /// `VmHWM`, bytes.
     pub(crate) peak_bytes: u64,
-    /// Interval of the fence at the end, milliseconds.
+    /// Interval of the fence at the end, if there is one, milliseconds.
     pub(crate) fence_ms: f64,
     pub(crate) checksum: u64,
 }
@@ -179,15 +180,15 @@ pub(crate) fn run(cell: Cell, length: Duration) -> Result<Outcome> {
         stop.store(true, Ordering::Relaxed);
         feeding.join().ok().context("the feeder")??;
         let (flow, redo_flow) = (normal.flow().await?, redo.flow().await?);
-        let (rows, redo_rows) = seen.rows;
-        let rows_per_s = rows as f64 / seen.seconds;
+        let Mark { seconds, rows, done } = seen.rates.context("the round was too short")?;
+        let rows_per_s = rows.0 as f64 / seconds;
         let outcome = Outcome {
             cell,
             rows_per_s,
             of_capacity: rows_per_s / capacity(cell),
-            redo_rows_per_s: redo_rows as f64 / seen.seconds,
-            scans_per_s: seen.done.scans as f64 / seen.seconds,
-            events_per_scan: seen.done.events as f64 / seen.done.scans.max(1) as f64,
+            redo_rows_per_s: rows.1 as f64 / seconds,
+            scans_per_s: done.scans as f64 / seconds,
+            events_per_scan: done.events as f64 / done.scans.max(1) as f64,
             lags_ms: seen
                 .lags
                 .iter_mut()
@@ -195,7 +196,11 @@ pub(crate) fn run(cell: Cell, length: Duration) -> Result<Outcome> {
                 .collect(),
             resets: flow.resets + redo_flow.resets,
             peak_bytes: peak_bytes()?,
-            fence_ms: fence.interval_ms(),
+            fence_ms: if cell.policy == Policy::GlobalFence {
+                fence.interval_ms()
+            } else {
+                0.0
+            },
             checksum: arrived.checksum.load(Ordering::Relaxed),
         };
         normal.stop().await?;
@@ -205,12 +210,40 @@ pub(crate) fn run(cell: Cell, length: Duration) -> Result<Outcome> {
     Ok(outcome)
 }
 
+/// Where everything stands, or what has passed between two such moments.
+struct Mark {
+    seconds: f64,
+    /// Of the sink and of the redo consumer.
+    rows: (u64, u64),
+    /// By the service of the sink's streams.
+    done: Done,
+}
+
+impl Mark {
+    async fn now(begun: Instant, rows: &impl Fn() -> (u64, u64), normal: &Streams) -> Result<Self> {
+        Ok(Self {
+            seconds: begun.elapsed().as_secs_f64(),
+            rows: rows(),
+            done: normal.done().await?,
+        })
+    }
+
+    fn since(self, from: &Self) -> Self {
+        Self {
+            seconds: self.seconds - from.seconds,
+            rows: (self.rows.0 - from.rows.0, self.rows.1 - from.rows.1),
+            done: Done {
+                scans: self.done.scans - from.done.scans,
+                events: self.done.events - from.done.events,
+                bytes: self.done.bytes - from.done.bytes,
+            },
+        }
+    }
+}
+
 /// What was seen of a round.
 struct Seen {
-    /// While rates were measured: how long that was, rows of the sink and of the redo consumer, scans of the sink's streams.
-    seconds: f64,
-    rows: (u64, u64),
-    done: Done,
+    rates: Option<Mark>,
     lags: Vec<Lags>,
 }
 
@@ -223,12 +256,10 @@ async fn watch(
     rows: impl Fn() -> (u64, u64),
 ) -> Result<Seen> {
     let mut seen = Seen {
-        seconds: 0.0,
-        rows: (0, 0),
-        done: Done::default(),
+        rates: None,
         lags: (0..TABLES).map(|_| Lags::default()).collect(),
     };
-    let mut reported = 0;
+    let (mut from, mut reported) = (None, 0);
     while begun.elapsed() < length {
         tokio::time::sleep(LOOK).await;
         let elapsed = begun.elapsed();
@@ -238,10 +269,14 @@ async fn watch(
             let usage = flow.held_bytes as f64 / flow.budget_bytes as f64;
             fence.report(reported * 1_000, usage);
         }
-        if seen.seconds == 0.0 && elapsed >= length / 16 * RATE_UNTIL {
-            seen.seconds = begun.elapsed().as_secs_f64();
-            seen.rows = rows();
-            seen.done = normal.done().await?;
+        if from.is_none() && elapsed >= length / 16 * RATE_FROM {
+            from = Some(Mark::now(begun, &rows, normal).await?);
+        }
+        if let Some(from) = &from
+            && seen.rates.is_none()
+            && elapsed >= length / 16 * RATE_UNTIL
+        {
+            seen.rates = Some(Mark::now(begun, &rows, normal).await?.since(from));
         }
         if elapsed < length / 16 * LAG_FROM {
             continue;
