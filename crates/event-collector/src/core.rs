@@ -22,7 +22,7 @@ use weir_protocol::sink::Released;
 use weir_types::{CommitTs, DispatcherId, Epoch, Generation, OrderKey, SeqNo};
 
 use crate::backoff::Jitter;
-use crate::ledger::{Grant, Ledger};
+use crate::ledger::{Grant, Ledger, WindowPolicy};
 
 /// Streams that wait for a handshake at once; others queue.
 pub const REGISTRATIONS_MAX: usize = 64;
@@ -92,6 +92,8 @@ pub struct CollectorConfig {
     pub budget_bytes: u64,
     /// Seed of the jitter.
     pub seed: u64,
+    /// How much of the budget one dispatcher may have.
+    pub windows: WindowPolicy,
 }
 
 /// Counters for metrics.
@@ -173,7 +175,7 @@ impl CollectorCore {
     pub fn new(config: &CollectorConfig) -> Self {
         Self {
             streams: BTreeMap::new(),
-            ledger: Ledger::new(config.budget_bytes),
+            ledger: Ledger::with_windows(config.budget_bytes, config.windows),
             queue: VecDeque::new(),
             registering: 0,
             last_epoch: Epoch(config.generation.0 << EPOCHS_PER_GENERATION_BITS),

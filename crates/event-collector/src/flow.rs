@@ -36,6 +36,8 @@ pub struct Flow {
     pub dispatchers: usize,
     /// Dispatchers that wait for budget.
     pub waiting: usize,
+    /// Streams that were started anew, in all.
+    pub resets: u64,
     /// Accounts of the dispatchers that were asked for.
     pub accounts: Vec<AccountFlow>,
 }
@@ -92,6 +94,7 @@ impl CollectorCore {
             lane_bytes,
             dispatchers: self.dispatchers(),
             waiting: ledger.waiting(),
+            resets: self.counters().resets.iter().sum(),
             accounts: accounts.collect(),
         }
     }

@@ -14,4 +14,4 @@ pub mod metrics;
 pub use crate::actor::{EventCollector, ServiceLinks, StopCollector};
 pub use crate::core::{CollectorConfig, CollectorCore, CollectorCounters, Effect, ResetReason};
 pub use crate::flow::{AccountFlow, Flow, GetFlow};
-pub use crate::ledger::{Account, Grant, Lane, Ledger};
+pub use crate::ledger::{Account, Grant, Lane, Ledger, WindowPolicy};

@@ -14,6 +14,7 @@ use weir_types::{CommitTs, ErrorReport};
 
 use crate::core::{Effect, SCANS_MAX, ServiceConfig, ServiceCore};
 use crate::metrics::ServiceMetrics;
+use crate::policy::ScanPolicy;
 use crate::pool::{OnDone, ScanPool};
 use crate::scan::{DdlFilter, ScanDone};
 
@@ -25,6 +26,8 @@ pub struct EventServiceOptions {
     pub filter: DdlFilter,
     /// A single row event that takes more fails its table, bytes.
     pub max_row_bytes: u64,
+    /// What bounds how far streams read, besides their credit.
+    pub policy: ScanPolicy,
     /// Told when the service cannot go on.
     pub failed_to: Recipient<StageFailed>,
     /// Reports how the actor ended.
@@ -72,6 +75,7 @@ impl EventService {
             incarnation: ServiceIncarnation(unix_nanos()),
             max_row_bytes: options.max_row_bytes,
             scans_max: SCANS_MAX,
+            policy: options.policy,
         };
         let resolved = options.store.resolved();
         Self {

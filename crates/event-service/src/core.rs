@@ -6,6 +6,7 @@
 //! passed, so that no table holds memory for rows that it may not write yet.
 
 mod say;
+mod wake;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use weir_protocol::service::{GrantCredit, PassBarrier, Remove, Reset};
 use weir_types::{CommitTs, DispatcherId, Epoch, OrderKey};
 
 use crate::counters::ServiceCounters;
+use crate::policy::ScanPolicy;
 use crate::recent::RecentDdls;
 use crate::scan::{DdlAhead, DdlFilter, ScanDone, ScanJob};
 use crate::stream::{Credit, Phase, Stream};
@@ -36,7 +38,7 @@ pub const PASS_STREAMS_PER_MS: u64 = 40;
 pub const SCANS_MAX: usize = 2;
 
 /// Limits of one service.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ServiceConfig {
     /// This life of the service.
     pub incarnation: ServiceIncarnation,
@@ -44,6 +46,8 @@ pub struct ServiceConfig {
     pub max_row_bytes: u64,
     /// Scans that run at once.
     pub scans_max: usize,
+    /// What bounds how far streams read, besides their credit.
+    pub policy: ScanPolicy,
 }
 
 /// What is to be done.
@@ -192,60 +196,6 @@ impl ServiceCore {
         self.ready.clear();
     }
 
-    /// More of the store is visible. Streams are looked at with the next pass, which is
-    /// now if it is due.
-    ///
-    /// # Errors
-    /// The DDL history cannot be read.
-    pub fn resolved_advanced(
-        &mut self,
-        now_ms: u64,
-        resolved: CommitTs,
-        store: &dyn StoreReader,
-        out: &mut Vec<Effect>,
-    ) -> Result<(), weir_event_store::error::StoreError> {
-        self.advance(now_ms);
-        if resolved > self.resolved {
-            let page = store.ddls(OrderKey::end_of(self.resolved), OrderKey::end_of(resolved), 0)?;
-            self.recent.extend(page.ddls, OrderKey::end_of(resolved));
-            self.resolved = resolved;
-            self.pass_due = true;
-        }
-        self.pass_if_due(store, out);
-        Ok(())
-    }
-
-    /// Time has passed.
-    pub fn tick(&mut self, now_ms: u64, store: &dyn StoreReader, out: &mut Vec<Effect>) {
-        self.advance(now_ms);
-        self.pass_if_due(store, out);
-        if self.now_ms < self.checked_ms + REPEAT_CHECK_MS {
-            return;
-        }
-        self.checked_ms = self.now_ms;
-        let silent = |stream: &Stream| self.now_ms >= stream.sent_ms + REPEAT_MS;
-        let ids: Vec<_> = self
-            .streams
-            .iter()
-            .filter(|(_, s)| silent(s))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in ids {
-            self.repeat(id, out);
-        }
-    }
-
-    /// Milliseconds until the next tick has something to do.
-    pub fn next_tick_ms(&self) -> u64 {
-        let check = (self.checked_ms + REPEAT_CHECK_MS).saturating_sub(self.now_ms);
-        if self.pass_due {
-            check.min((self.passed_ms + self.pass_interval_ms()).saturating_sub(self.now_ms))
-        } else {
-            check
-        }
-        .max(1)
-    }
-
     /// A scan has ended.
     pub fn scan_done(&mut self, now_ms: u64, done: ScanDone, store: &dyn StoreReader, out: &mut Vec<Effect>) {
         self.advance(now_ms);
@@ -327,7 +277,7 @@ impl ServiceCore {
 
     /// Decides what a resting stream does next.
     fn look(&mut self, id: DispatcherId, store: &dyn StoreReader, out: &mut Vec<Effect>) {
-        let target = OrderKey::end_of(self.resolved);
+        let target = self.horizon();
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
@@ -381,6 +331,7 @@ impl ServiceCore {
 
     /// Starts scans in the order in which streams asked.
     fn pump(&mut self, out: &mut Vec<Effect>) {
+        let horizon = self.horizon();
         while self.running < self.config.scans_max {
             let Some((id, epoch)) = self.ready.pop_front() else {
                 return;
@@ -389,7 +340,7 @@ impl ServiceCore {
             let Some(stream) = self.streams.get_mut(&id).filter(queued) else {
                 continue;
             };
-            let upto = OrderKey::end_of(self.resolved);
+            let upto = horizon;
             self.recent.refresh(stream, upto, &self.filter);
             let ddl = match &stream.ddl {
                 Some(ddl) => DdlAhead::At(ddl.clone()),
@@ -413,30 +364,6 @@ impl ServiceCore {
             self.counters.scans += 1;
             out.push(Effect::Scan(job));
         }
-    }
-
-    fn pass_interval_ms(&self) -> u64 {
-        (self.streams.len() as u64 / PASS_STREAMS_PER_MS).min(PASS_INTERVAL_MAX_MS)
-    }
-
-    fn pass_if_due(&mut self, store: &dyn StoreReader, out: &mut Vec<Effect>) {
-        if !self.pass_due || self.now_ms < self.passed_ms + self.pass_interval_ms() {
-            return;
-        }
-        self.pass_due = false;
-        self.passed_ms = self.now_ms;
-        let resting =
-            |s: &Stream| matches!(s.phase, Phase::Resting) && s.waited.reason() != Some(WaitReason::NoCredit);
-        let ids: Vec<_> = self
-            .streams
-            .iter()
-            .filter(|(_, s)| resting(s))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in ids {
-            self.look(id, store, out);
-        }
-        self.pump(out);
     }
 
     fn set_wait(&mut self, id: DispatcherId, wait: Option<WaitReason>) {

@@ -65,3 +65,32 @@ impl Handler<GetStreams> for EventService {
         StreamFlows(flows.filter_map(|id| self.core.flow(now_ms, id)).collect())
     }
 }
+
+/// What the service has done so far.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "Done")]
+pub struct GetDone;
+
+/// Answer to `GetDone`: sums since the service started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, MessageResponse)]
+pub struct Done {
+    /// Scans of the store.
+    pub scans: u64,
+    /// Row events sent.
+    pub events: u64,
+    /// Their charged bytes.
+    pub bytes: u64,
+}
+
+impl Handler<GetDone> for EventService {
+    type Result = Done;
+
+    fn handle(&mut self, _: GetDone, _: &mut Context<Self>) -> Self::Result {
+        let counters = self.core.counters();
+        Done {
+            scans: counters.scans,
+            events: counters.events,
+            bytes: counters.bytes,
+        }
+    }
+}

@@ -103,6 +103,7 @@ fn ledger(flow: &Flow) -> Value {
         "lane-bytes": flow.lane_bytes,
         "dispatchers": flow.dispatchers,
         "waiting": flow.waiting,
+        "resets": flow.resets,
     })
 }
 

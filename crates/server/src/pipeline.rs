@@ -12,8 +12,8 @@ use weir_changefeed::{
     Maintainer, MaintainerConfig, MaintainerParts, Progress as SavedProgress, StopMaintainer, TokenSource,
 };
 use weir_config::SinkUri;
-use weir_event_collector::{CollectorConfig, EventCollector, ServiceLinks, StopCollector};
-use weir_event_service::{AttachCollector, EventService, EventServiceOptions, StopService};
+use weir_event_collector::{CollectorConfig, EventCollector, ServiceLinks, StopCollector, WindowPolicy};
+use weir_event_service::{AttachCollector, EventService, EventServiceOptions, ScanPolicy, StopService};
 use weir_event_store::actor::{AttachSource, StopStore, StoreActor, StoreOutlets};
 use weir_event_store::{LogReader, LogWriter, StoreReader};
 use weir_sink::{SinkActor, StopSink};
@@ -215,6 +215,7 @@ fn place_service(
         store: Arc::clone(reader) as Arc<dyn StoreReader>,
         filter: Arc::new(move |event| translate::ddl_wanted(&filter, event)),
         max_row_bytes: blueprint.changefeed.flow_control.max_row_size.bytes(),
+        policy: ScanPolicy::PerDispatcher,
         failed_to: owner.clone().recipient(),
         exit: exits.guard("event-service"),
     };
@@ -274,6 +275,7 @@ fn place_collector(
             _ => blueprint.memory.changefeed_queue,
         },
         seed: generation.0,
+        windows: WindowPolicy::PerDispatcher,
     };
     let links = ServiceLinks {
         reset: service.clone().recipient(),

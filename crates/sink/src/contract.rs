@@ -86,6 +86,24 @@ impl ReleaseTo for Recipient<Released> {
     }
 }
 
+/// How much of a span's work a worker takes at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PullLimits {
+    /// Most bytes of batches, unless a single batch is larger.
+    pub bytes: usize,
+    /// Most pieces of work.
+    pub work: usize,
+}
+
+impl Default for PullLimits {
+    fn default() -> Self {
+        Self {
+            bytes: 4 << 20,
+            work: 64,
+        }
+    }
+}
+
 /// A kind of sink: opens writers. Shared by the workers.
 pub trait Backend: Send + Sync + 'static {
     /// Makes the writer of a span.
@@ -99,6 +117,11 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// None of it may count as durable.
     fn commit(&self, worker: &mut WorkerContext) -> Result<()>;
+
+    /// How much of a span's work a worker takes at once.
+    fn pull_limits(&self) -> PullLimits {
+        PullLimits::default()
+    }
 
     /// Gives the way to wake spans; once, before the first is opened.
     fn attach(&self, _: SpanWaker) {}

@@ -104,6 +104,7 @@ impl Pipeline {
                 generation: config.generation,
                 budget_bytes: config.budget_bytes,
                 seed: config.seed,
+                windows: weir_event_collector::WindowPolicy::PerDispatcher,
             }),
             maintainer: MaintainerCore::new(MaintainerConfig {
                 saved: saved.clone(),

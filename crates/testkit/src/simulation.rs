@@ -76,6 +76,7 @@ fn new_service(life: u64, store: &dyn StoreReader) -> ServiceCore {
         incarnation: ServiceIncarnation(life),
         max_row_bytes: BODY_BYTES_MAX * 2,
         scans_max: 2,
+        policy: weir_event_service::ScanPolicy::PerDispatcher,
     };
     ServiceCore::new(config, everything(), store.resolved())
 }

@@ -190,6 +190,7 @@ fn start(store: Arc<dyn StoreReader>, tables: u32, budget_bytes: u64) -> Rig {
             store,
             filter: Arc::new(|_| true),
             max_row_bytes: 64 << 20,
+            policy: weir_event_service::ScanPolicy::PerDispatcher,
             failed_to,
             exit,
         })
@@ -205,6 +206,7 @@ fn start(store: Arc<dyn StoreReader>, tables: u32, budget_bytes: u64) -> Rig {
             generation: Generation(1),
             budget_bytes,
             seed: 1,
+            windows: weir_event_collector::WindowPolicy::PerDispatcher,
         };
         let exit = ExitGuard::new("event-collector", Generation(1), exits);
         EventCollector::new(&ChangefeedId(Arc::from("cf")), &config, links, exit)

@@ -64,6 +64,7 @@ impl Bench {
             generation: Generation(2),
             budget_bytes: 1 << 20,
             seed: 1,
+            windows: weir_event_collector::WindowPolicy::PerDispatcher,
         };
         let mut bench = Self {
             core: CollectorCore::new(&config),

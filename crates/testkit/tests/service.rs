@@ -41,6 +41,7 @@ impl Bench {
             incarnation: LIFE,
             max_row_bytes,
             scans_max: 1,
+            policy: weir_event_service::ScanPolicy::PerDispatcher,
         };
         let resolved = store.history().end;
         Self {

@@ -13,6 +13,7 @@ const BENCHES: &[(&str, &[&str], bool)] = &[
     ("decode", &["tpcc", "narrow", "mixed20", "rows100"], false),
     ("store", &["tpcc"], false),
     ("blackhole", &["tpcc", "one-row"], true),
+    ("hot-cold", &[], false),
     ("mysql", &[], false),
     ("kafka", &["tpcc"], false),
 ];

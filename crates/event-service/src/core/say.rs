@@ -12,7 +12,7 @@ use crate::waits::WaitReason;
 impl ServiceCore {
     /// Nothing to send: resolved goes out, credit beyond the share goes back.
     pub(super) fn rest(&mut self, id: DispatcherId, out: &mut Vec<Effect>) {
-        let resolved = self.resolved;
+        let resolved = self.horizon().commit_ts;
         self.set_wait(id, None);
         let Some(stream) = self.streams.get_mut(&id) else {
             return;

@@ -11,10 +11,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use weir_protocol::sink::SinkWork;
 use weir_types::DispatcherId;
 
-/// Most bytes of batches in one pull, unless a single batch is larger.
-pub const PULL_BYTES_MAX: usize = 4 << 20;
-/// Most pieces of work in one pull.
-pub const PULL_WORK_MAX: usize = 64;
+use crate::contract::PullLimits;
 
 /// Bytes that a piece of work pins.
 pub fn work_bytes(work: &SinkWork) -> usize {
@@ -85,19 +82,26 @@ pub struct SchedulerCore<W> {
     spans: HashMap<DispatcherId, Span<W>>,
     ready: VecDeque<DispatcherId>,
     timers: BTreeSet<(u64, DispatcherId)>,
+    limits: PullLimits,
 }
 
 impl<W> Default for SchedulerCore<W> {
     fn default() -> Self {
+        Self::new(PullLimits::default())
+    }
+}
+
+impl<W> SchedulerCore<W> {
+    /// Without spans; a pull takes as much as `limits` say.
+    pub fn new(limits: PullLimits) -> Self {
         Self {
+            limits,
             spans: HashMap::new(),
             ready: VecDeque::new(),
             timers: BTreeSet::new(),
         }
     }
-}
 
-impl<W> SchedulerCore<W> {
     /// Adds a span.
     ///
     /// # Errors
@@ -221,7 +225,7 @@ impl<W> SchedulerCore<W> {
             let (mut work, mut bytes) = (Vec::new(), 0);
             while let Some(next) = span.queue.front() {
                 let more = work_bytes(next);
-                if work.len() >= PULL_WORK_MAX || (bytes > 0 && bytes + more > PULL_BYTES_MAX) {
+                if work.len() >= self.limits.work || (bytes > 0 && bytes + more > self.limits.bytes) {
                     break;
                 }
                 bytes += more;

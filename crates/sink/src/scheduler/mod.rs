@@ -88,7 +88,7 @@ impl Scheduler {
         workers: usize,
     ) -> Result<Self> {
         let shared = Arc::new(Shared {
-            core: Mutex::default(),
+            core: Mutex::new(SchedulerCore::new(backend.pull_limits())),
             wake: Condvar::new(),
             stop: Arc::default(),
             backend,

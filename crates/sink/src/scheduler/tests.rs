@@ -10,8 +10,9 @@ use weir_protocol::collector::EventBatch;
 use weir_protocol::sink::{SinkWork, SinkWrite};
 use weir_types::{DdlEvent, DispatcherId, ErrorClass, OrderKey};
 
-use super::core::{Finish, PULL_BYTES_MAX, PULL_WORK_MAX, SchedulerCore};
+use super::core::{Finish, SchedulerCore};
 use super::*;
+use crate::contract::PullLimits;
 use crate::contract::{DdlDone, Reached, SpanTable, SpanWaker, WorkerContext};
 use crate::testing::{Answer, channel, key};
 
@@ -33,20 +34,24 @@ fn number(work: &SinkWork) -> u64 {
     }
 }
 
+const LIMITS: PullLimits = PullLimits {
+    bytes: 4 << 20,
+    work: 64,
+};
 const A: DispatcherId = DispatcherId(1);
 const B: DispatcherId = DispatcherId(2);
 
 #[test]
 fn one_span_has_one_worker_and_takes_turns() {
-    let mut core = SchedulerCore::default();
+    let mut core = SchedulerCore::new(LIMITS);
     core.open(A, 'a').unwrap();
     core.open(B, 'b').unwrap();
-    for i in 0..(PULL_WORK_MAX as u64 + 1) {
+    for i in 0..(LIMITS.work as u64 + 1) {
         core.push(A, batch(i, 1)).unwrap();
     }
     core.push(B, batch(7, 1)).unwrap();
     let first = core.pull(0).expect("a is ready");
-    assert_eq!((first.dispatcher, first.work.len()), (A, PULL_WORK_MAX));
+    assert_eq!((first.dispatcher, first.work.len()), (A, LIMITS.work));
     core.push(A, batch(100, 1)).unwrap();
     let second = core.pull(0).expect("b is ready");
     assert_eq!(second.dispatcher, B);
@@ -55,17 +60,14 @@ fn one_span_has_one_worker_and_takes_turns() {
     core.finish(A, Finish::Idle { writer: 'a', due });
     let third = core.pull(0).expect("the rest of a");
     let numbers: Vec<u64> = third.work.iter().map(number).collect();
-    assert_eq!(numbers, [PULL_WORK_MAX as u64, 100]);
+    assert_eq!(numbers, [LIMITS.work as u64, 100]);
 }
 
 #[test]
 fn a_pull_is_bounded_in_bytes_but_takes_any_single_batch() {
-    let mut core = SchedulerCore::default();
+    let mut core = SchedulerCore::new(LIMITS);
     core.open(A, ()).unwrap();
-    for (i, bytes) in [PULL_BYTES_MAX * 2, 1, PULL_BYTES_MAX - 1, 1]
-        .into_iter()
-        .enumerate()
-    {
+    for (i, bytes) in [LIMITS.bytes * 2, 1, LIMITS.bytes - 1, 1].into_iter().enumerate() {
         core.push(A, batch(i as u64, bytes)).unwrap();
     }
     let mut lengths = Vec::new();
@@ -84,7 +86,7 @@ fn a_pull_is_bounded_in_bytes_but_takes_any_single_batch() {
 
 #[test]
 fn timers_make_spans_ready_once() {
-    let mut core = SchedulerCore::default();
+    let mut core = SchedulerCore::new(LIMITS);
     core.open(A, ()).unwrap();
     core.push(A, batch(1, 1)).unwrap();
     assert!(!core.pull(0).expect("ready").tick);
@@ -115,7 +117,7 @@ fn timers_make_spans_ready_once() {
 
 #[test]
 fn failed_and_closed_spans_give_work_back() {
-    let mut core = SchedulerCore::default();
+    let mut core = SchedulerCore::new(LIMITS);
     core.open(A, ()).unwrap();
     assert!(core.open(A, ()).is_err());
     core.push(A, batch(1, 1)).unwrap();
@@ -131,7 +133,7 @@ fn failed_and_closed_spans_give_work_back() {
 
 #[test]
 fn a_held_span_waits_to_be_woken() {
-    let mut core = SchedulerCore::default();
+    let mut core = SchedulerCore::new(LIMITS);
     core.open(A, ()).unwrap();
     core.push(A, batch(1, 1)).unwrap();
     let held = |rest| Finish::Held {
@@ -161,7 +163,7 @@ proptest! {
     /// and in order, and one span is never out twice.
     #[test]
     fn work_of_a_span_stays_in_order(steps in proptest::collection::vec((0_u8..5, 0_u32..4), 1..200)) {
-        let mut core = SchedulerCore::default();
+        let mut core = SchedulerCore::new(LIMITS);
         for id in 0..4 {
             core.open(DispatcherId(id), ()).unwrap();
         }
@@ -475,7 +477,7 @@ fn work_that_is_not_done_is_released_at_the_end() {
     for i in 15..40 {
         scheduler.write(SinkWrite {
             dispatcher: A,
-            work: batch(i, PULL_BYTES_MAX),
+            work: batch(i, LIMITS.bytes),
         });
     }
     scheduler.write(SinkWrite {
