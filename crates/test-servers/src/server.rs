@@ -12,6 +12,10 @@ use anyhow::{Context, Result, bail};
 use crate::cache::copy_folder;
 use crate::install::{Install, Kind};
 
+/// How often a killed server is started before it counts as broken.
+const STARTS: u32 = 3;
+/// Lines of its log that an error shows.
+const LOG_LINES: usize = 40;
 const START_LIMIT: Duration = Duration::from_secs(90);
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
@@ -135,10 +139,8 @@ impl Server {
         let deadline = Instant::now() + START_LIMIT;
         while Instant::now() < deadline {
             if let Some(status) = self.child()?.try_wait()? {
-                bail!(
-                    "the server ended at once ({status}): see {}",
-                    self.dir.join("error.log").display()
-                );
+                self.child = None;
+                bail!("the server ended at once ({status}):\n{}", self.log_end());
             }
             // The client is asked only when the server listens: starting it takes longer than the wait.
             let listens = std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok();
@@ -286,7 +288,8 @@ impl Server {
         Ok(())
     }
 
-    /// Starts a stopped or killed server on the same port and data.
+    /// Starts a stopped or killed server on the same port and data; again where it ends by itself, as whoever
+    /// supervises a server does: a recovery that fails may work the next time.
     ///
     /// # Errors
     /// When it runs, or does not come up.
@@ -294,7 +297,24 @@ impl Server {
         if self.child.is_some() {
             bail!("the server runs already");
         }
+        for _ in 1..STARTS {
+            match self.launch() {
+                Err(error) if self.child.is_none() => eprintln!("{error:#}"),
+                started => return started,
+            }
+        }
         self.launch()
+    }
+
+    /// The last lines of its log.
+    fn log_end(&self) -> String {
+        let log = std::fs::read(self.dir.join("error.log")).unwrap_or_default();
+        let text = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = text.lines().collect();
+        lines
+            .get(lines.len().saturating_sub(LOG_LINES)..)
+            .unwrap_or_default()
+            .join("\n")
     }
 
     /// Leaves the server running after this process.

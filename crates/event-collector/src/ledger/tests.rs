@@ -10,7 +10,11 @@ fn id(n: u32) -> DispatcherId {
 
 /// A ledger of live dispatchers `0..n`, and what they were granted.
 fn ledger(budget: u64, n: u32) -> Ledger {
-    let mut ledger = Ledger::new(budget);
+    with_windows(budget, n, WindowPolicy::PerDispatcher)
+}
+
+fn with_windows(budget: u64, n: u32, windows: WindowPolicy) -> Ledger {
+    let mut ledger = Ledger::with_windows(budget, windows);
     let mut out = Vec::new();
     for i in 0..n {
         ledger.add(id(i));
@@ -285,9 +289,11 @@ proptest! {
     #[test]
     fn the_books_add_up_and_every_demand_is_served_in_the_end(
         budget in 20_000_u64..200_000,
+        fixed in any::<bool>(),
         ops in prop::collection::vec(op(), 1..200),
     ) {
-        let mut ledger = ledger(budget, 6);
+        let windows = if fixed { WindowPolicy::Fixed } else { WindowPolicy::PerDispatcher };
+        let mut ledger = with_windows(budget, 6, windows);
         let mut out = Vec::new();
         for op in &ops {
             apply(&mut ledger, op, &mut out);
