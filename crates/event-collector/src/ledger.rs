@@ -30,6 +30,9 @@ pub use self::account::{Account, Grant};
 
 /// Largest guaranteed share of a dispatcher, bytes.
 pub const SHARE_MAX_BYTES: u64 = 4 << 20;
+/// Most that a stream is granted with its handshake, bytes: many streams begin together, and the first of them must not
+/// take what is the share of those that come a moment later.
+pub const FIRST_GRANT_MAX_BYTES: u64 = 256 << 10;
 /// Largest window of a dispatcher, bytes, and at most a quarter of the budget, unless
 /// its share is larger.
 pub const WINDOW_MAX_BYTES: u64 = 8 << 20;
@@ -147,6 +150,11 @@ impl Ledger {
     fn share_out(&mut self) {
         let share = (self.budget / 2 / self.live.max(1)).min(SHARE_MAX_BYTES);
         self.keeps_stale |= share < self.share;
+        // A window that has not grown is the share, whatever that is.
+        let before = self.share;
+        for account in self.accounts.values_mut().filter(|a| a.window == before) {
+            account.window = share;
+        }
         self.share = share;
         self.charged = self.accounts.values().map(Account::charge).sum();
         self.reserved = self.accounts.values().map(|a| reserve(a, share)).sum();
@@ -182,7 +190,8 @@ impl Ledger {
             account.window = window;
             account.drained = 0;
         });
-        let room = share.saturating_sub(self.charge(id)).min(self.room(id));
+        let first = share.min(FIRST_GRANT_MAX_BYTES);
+        let room = first.saturating_sub(self.charge(id)).min(self.room(id));
         self.give(id, room, false, out);
         self.pump(out);
     }

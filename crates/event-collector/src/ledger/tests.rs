@@ -39,6 +39,60 @@ fn shares_of_thousands_stay_inside_the_budget() {
     ledger.check().unwrap();
 }
 
+/// Streams come one after the other, each with its handshake: the first must not take what the later ones are to have.
+#[test]
+fn streams_that_begin_together_have_their_shares() {
+    let budget = 13 << 20;
+    let mut ledger = Ledger::new(budget);
+    let mut out = Vec::new();
+    for i in 0..20 {
+        ledger.add(id(i));
+        ledger.begin_epoch(id(i));
+        ledger.confirm_epoch(id(i), &mut out);
+        ledger.check().unwrap();
+    }
+    let share = ledger.share();
+    assert_eq!(share, budget / 2 / 20);
+    for i in 0..20 {
+        assert_eq!(open(&ledger, i), FIRST_GRANT_MAX_BYTES, "{i}");
+        assert_eq!(ledger.account(id(i)).unwrap().window(), share, "{i}");
+    }
+    // All scan at once, and the sink has released nothing yet: each gets up to its share.
+    for i in 0..20 {
+        ledger.accept(id(i), FIRST_GRANT_MAX_BYTES, false, &mut out);
+        let seq = ledger.account(id(i)).map_or(0, |account| account.grant_seq);
+        ledger.demand(id(i), 0, seq, &mut out);
+        assert!(
+            ledger.account(id(i)).unwrap().charge() <= share.max(FIRST_GRANT_MAX_BYTES),
+            "{i}"
+        );
+    }
+    ledger.check().unwrap();
+}
+
+/// A window that has grown stays what it is when other tables come; one that has not is the share.
+#[test]
+fn tables_that_come_take_no_window_that_has_grown() {
+    let mut ledger = ledger(64 << 20, 2);
+    let mut out = Vec::new();
+    let window = |ledger: &Ledger, n| ledger.account(id(n)).map_or(0, Account::window);
+    let seq = ledger.account(id(0)).map_or(0, |account| account.grant_seq);
+    ledger.demand(id(0), 6 << 20, seq, &mut out);
+    assert_eq!(
+        (window(&ledger, 0), window(&ledger, 1)),
+        (6 << 20, ledger.share())
+    );
+    for n in 2..100 {
+        ledger.add(id(n));
+    }
+    assert!(ledger.share() < 1 << 20);
+    assert_eq!(
+        (window(&ledger, 0), window(&ledger, 1)),
+        (6 << 20, ledger.share())
+    );
+    ledger.check().unwrap();
+}
+
 #[test]
 fn a_fixed_window_is_a_tenth_for_whoever_asks_and_nothing_is_kept_for_others() {
     assert_eq!(WindowPolicy::default(), WindowPolicy::PerDispatcher);
